@@ -53,14 +53,14 @@ ALL = f"{int(SIGUSR2)} to all"
 @pytest.mark.parametrize(
     ("signals", "expected", "in_job"),
     [
-        # One event in several places is one; at a time limit, each agent gets it twice.
+        # One event in several places is one; at a time limit, each node process gets it twice.
         (["TERM to a", "TERM", "TERM to b"], [STOP], False),
         (["TERM", "TERM to a", "TERM to b", "TERM to a", "TERM to b"], [STOP], False),
         # A second one to this process kills; Slurm may send it here twice.
         (["TERM", "TERM to a", "TERM"], [STOP, "kill"], False),
         (["TERM", "TERM"], [STOP], True),
         (["TERM", "TERM", "INT"], [STOP, "kill"], True),
-        # An interrupt after what agents got is the first one here.
+        # An interrupt after what node processes got is the first one here.
         (["TERM to a", "INT"], [STOP], False),
         (["TERM to a", "INT", "INT"], [STOP, "kill"], False),
         # A notice is given once, and does not count as an end.
@@ -74,10 +74,10 @@ def test_what_is_asked_of_the_group(asked, signals, expected, in_job):
     made = RunSignals(Job(asked), ENDING, notices, [SIGUSR2], say=nothing, repeated=in_job)
     with made.taken():
         for each in signals:
-            name, _, agent = each.partition(" to ")
+            name, _, node = each.partition(" to ")
             number = signal.Signals[f"SIG{name}"]
-            if agent:
-                made.agent_got(number, agent)
+            if node:
+                made.node_got(number, node)
             else:
                 here(number)
     assert asked == expected
@@ -89,7 +89,7 @@ def test_what_is_ignored_stays_so(asked, monkeypatch):
         made = RunSignals(Job(asked), ENDING, say=nothing)
         with made.taken():
             here(SIGHUP)
-            made.agent_got(SIGHUP, "a")
+            made.node_got(SIGHUP, "a")
         assert signal.getsignal(SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(SIGHUP, before)
@@ -102,11 +102,11 @@ def test_a_second_signal_that_is_a_notice_and_a_stop_comes_from_a_person(asked, 
     made = RunSignals(Job(asked), ENDING, {SIGTERM: 30.0}, say=nothing, repeated=repeated)
     with made.taken():
         for who in "ab":
-            made.agent_got(SIGTERM, who)
+            made.node_got(SIGTERM, who)
         here(SIGTERM)
         assert asked == ["notice", f"{int(SIGTERM)} to those that catch it"]
         here(SIGTERM)
-        made.agent_got(SIGTERM, "a")
+        made.node_got(SIGTERM, "a")
         assert asked[2:] == ([] if repeated else [STOP])
         here(SIGTERM)
         assert asked[2:] == ([] if repeated else [STOP, "kill"])

@@ -55,5 +55,5 @@ def test_a_detached_launcher(shadowed, tmp_path):
     until(lambda: "ran" in command("logs", done.stdout.strip()).stdout, "the rank's output")
 
 
-def test_the_agents_of_a_job(shadowed):
+def test_the_node_processes_of_a_job(shadowed):
     assert procession.run(["true"], engine=LocalEngine(2), nproc=1) == [None] * 2

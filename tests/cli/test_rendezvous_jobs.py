@@ -355,7 +355,7 @@ def work(place):
         raise ValueError("no such batch")
     while not told:
         time.sleep(0.01)
-    time.sleep(9)  # more than the host gives its own rank, and its agents
+    time.sleep(9)  # more than the host gives its own rank, and its node processes
     open(f"{place}/saved", "w").close()
 
 host = sys.argv[2] == "127.0.0.1"
@@ -454,4 +454,4 @@ def test_a_second_signal_to_a_launcher_that_leaves_is_not_for_the_others(tmp_pat
         first.signal(signal.SIGQUIT)
         assert first.end(PATIENCE) == 128 + signal.SIGQUIT
     assert b"the others go on" in second.err
-    assert b"the agent on" not in first.err
+    assert b"the node process on" not in first.err

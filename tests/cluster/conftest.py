@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.raycluster import ray_agents, ray_cluster, ray_session  # noqa: F401 - fixtures
+from cluster.raycluster import ray_cluster, ray_processes, ray_session  # noqa: F401 - fixtures
 from cluster.slurmcluster import SlurmCluster
 from cluster.sshcluster import SshCluster
 from network import network

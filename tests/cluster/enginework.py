@@ -1,4 +1,4 @@
-"""Stand-ins for agents, and an engine with an ear."""
+"""Stand-ins for node processes, and an engine with an ear."""
 
 import contextlib
 import json
@@ -8,12 +8,12 @@ import sys
 
 from chaos.processes import command_line, parent
 from conftest import until
-from seams.jobs import AgentCommand, EngineGone, Said, SlotGone
+from seams.jobs import EngineGone, NodeCommand, Said, SlotGone
 from seams.slurm import Allocation, Slurm
 from support import write
 
 # Says who it is in a file, and ends with the code that another file says.
-AGENT = """
+NODE_PROCESS = """
 import json, os, signal, sys, time
 here = sys.argv[1]
 slot = os.environ.get("PROCESSION_AGENT_SLOT") or os.environ["SLURM_PROCID"]
@@ -60,16 +60,16 @@ class Ear:
         return [e.why for e in self._of(EngineGone)]
 
 
-class Agents:
+class NodeProcesses:
     """Stand-ins that an engine starts. key: of their driver; more: variables."""
 
-    def __init__(self, path, script=AGENT, key="5e", **more):
+    def __init__(self, path, script=NODE_PROCESS, key="5e", **more):
         self.path = path / "agents"
         self.path.mkdir()
         self.key = key
-        argv = (sys.executable, str(write(path / "agent.py", script)), str(self.path))
+        argv = (sys.executable, str(write(path / "process.py", script)), str(self.path))
         env = {"PROCESSION_AGENT": "{}", "PROCESSION_AGENT_KEY": key, **more}
-        self.command = AgentCommand(argv, env)
+        self.command = NodeCommand(argv, env)
 
     def up(self):
         """Give what those say that are up, by slot."""
@@ -77,18 +77,18 @@ class Agents:
         return {t["slot"]: t for t in told}
 
     def all_up(self, count=3, patience=30):
-        what = f"{count} agents"
+        what = f"{count} node processes"
         return until(lambda: len(self.up()) == count and self.up(), what, patience)
 
     def end(self, code=0):
         write(self.path / "end.new", str(code)).rename(self.path / "end")
 
 
-def agent_above(pid):
-    """Give the agent that a rank is below."""
+def process_above(pid):
+    """Give the node process that a rank is below."""
     while "procession.engines.nodeprocess" not in command_line(pid):
         pid = parent(pid)
-        assert pid > 1, "no agent is above it"
+        assert pid > 1, "no node process is above it"
     return pid
 
 
@@ -106,12 +106,12 @@ def allocated(cluster, *options):
 
 
 @contextlib.contextmanager
-def started(allocation, agents, **options):
-    """An engine whose agents are being started; gives it and its ear."""
+def started(allocation, processes, **options):
+    """An engine whose node processes are being started; gives it and its ear."""
     ear = Ear()
     engine = Slurm(allocation, env=dict(os.environ), **options)
     try:
-        engine.start(agents.command, ear)
+        engine.start(processes.command, ear)
         yield engine, ear
     finally:
         engine.kill()

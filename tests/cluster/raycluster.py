@@ -1,4 +1,4 @@
-"""Ray clusters on this machine, and stand-ins for agents on them."""
+"""Ray clusters on this machine, and stand-ins for node processes on them."""
 
 import os
 import signal
@@ -6,11 +6,11 @@ import uuid
 
 import pytest
 
-from cluster.enginework import Agents
+from cluster.enginework import NodeProcesses
 from conftest import marked, until
 
 # Says who it is in a file; ends when its standard input does, or with the code that a file says.
-AGENT = """
+NODE_PROCESS = """
 import json, os, signal, subprocess, sys, threading, time
 here, slot = sys.argv[1], os.environ["PROCESSION_AGENT_SLOT"]
 me = f"{here}/{slot}.{os.getpid()}"
@@ -87,18 +87,18 @@ def disconnect():
         ray.shutdown()
 
 
-class RayAgents(Agents):
+class RayNodeProcesses(NodeProcesses):
     """Stand-ins that this engine starts."""
 
     def __init__(self, path):
         self.mark = f"MARK={uuid.uuid4().hex}"
-        super().__init__(path, AGENT, uuid.uuid4().hex, **dict([self.mark.split("=")]))
+        super().__init__(path, NODE_PROCESS, uuid.uuid4().hex, **dict([self.mark.split("=")]))
 
     def up(self):
         return {slot: told for slot, told in super().up().items() if told["pid"] in self.left()}
 
     def left(self):
-        """Give the agents and their children that live."""
+        """Give the node processes and their children that live."""
         return marked(self.mark)
 
 
@@ -118,7 +118,7 @@ def ray_cluster(ray_session, monkeypatch):
 
 
 @pytest.fixture
-def ray_agents(tmp_path):
-    agents = RayAgents(tmp_path)
-    yield agents
-    until(lambda: not agents.left(), "the end of all agents")
+def ray_processes(tmp_path):
+    processes = RayNodeProcesses(tmp_path)
+    yield processes
+    until(lambda: not processes.left(), "the end of all node processes")

@@ -1,4 +1,4 @@
-"""Ray's engine on real clusters, with stand-ins for agents."""
+"""Ray's engine on real clusters, with stand-ins for node processes."""
 
 import contextlib
 import os
@@ -29,31 +29,31 @@ pytestmark = [
 
 
 @contextlib.contextmanager
-def started(agents, nnodes=3, **options):
+def started(processes, nnodes=3, **options):
     engine, ear = RayEngine(nnodes, **options), Ear()
     engine.check()
     try:
-        engine.start(agents.command, ear)
+        engine.start(processes.command, ear)
         yield engine, ear
     finally:
         engine.close()
-        until(lambda: not agents.left(), "the end of all agents", 2)
+        until(lambda: not processes.left(), "the end of all node processes", 2)
 
 
 def threads_of_engine():
     return [t for t in threading.enumerate() if t.name == "procession-ray"]
 
 
-def test_one_agent_on_each_node(ray_cluster, ray_agents):
-    agents = ray_agents
+def test_one_node_process_on_each_node(ray_cluster, ray_processes):
+    processes = ray_processes
     before = signal.getsignal(signal.SIGTERM)
-    with started(agents, cpus=2, gpus=2) as (engine, ear):
-        up = agents.all_up()
+    with started(processes, cpus=2, gpus=2) as (engine, ear):
+        up = processes.all_up()
         assert engine.slots == 3
         assert len({t["env"]["RAY_RAYLET_PID"] for t in up.values()}) == 3
         for told in up.values():
             assert told["env"]["CUDA_VISIBLE_DEVICES"] in ("0,1", "1,0")
-            assert told["env"]["PROCESSION_AGENT_KEY"] == agents.key
+            assert told["env"]["PROCESSION_AGENT_KEY"] == processes.key
             assert "OMP_NUM_THREADS" not in told["env"]
             assert "PYTHONBREAKPOINT" not in told["env"]
             assert told["blocked"] == []
@@ -63,13 +63,13 @@ def test_one_agent_on_each_node(ray_cluster, ray_agents):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_ray_that_is_initialised_is_used_and_left(ray_cluster, ray_agents):
-    agents = ray_agents
+def test_a_ray_that_is_initialised_is_used_and_left(ray_cluster, ray_processes):
+    processes = ray_processes
     ray.init(log_to_driver=False, runtime_env={"env_vars": {"OMP_NUM_THREADS": "3"}})
     with pytest.raises(SpecError, match="another Ray already"):
         RayEngine(3, address="192.0.2.9:6379").check()
-    with started(agents, nnodes=2, spares=1):
-        up = agents.all_up()
+    with started(processes, nnodes=2, spares=1):
+        up = processes.all_up()
         assert [t["env"]["OMP_NUM_THREADS"] for t in up.values()] == ["3"] * 3
     assert ray.is_initialized()
     groups = ray.util.placement_group_table().values()
@@ -77,53 +77,53 @@ def test_a_ray_that_is_initialised_is_used_and_left(ray_cluster, ray_agents):
     until(lambda: ray.available_resources().get("CPU") == 6, "all CPUs")
 
 
-def test_no_command_line_and_no_log_has_the_key(ray_cluster, ray_agents):
-    agents = ray_agents
-    with started(agents):
-        agents.all_up()
+def test_no_command_line_and_no_log_has_the_key(ray_cluster, ray_processes):
+    processes = ray_processes
+    with started(processes):
+        processes.all_up()
         lines = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, check=True).stdout
-        assert str(agents.path).encode() in lines
-        assert agents.key.encode() not in lines
+        assert str(processes.path).encode() in lines
+        assert processes.key.encode() not in lines
     logs = [p for p in Path(ray_cluster.session_dir).rglob("*") if p.is_file()]
     assert logs
-    assert not [p for p in logs if agents.key.encode() in p.read_bytes()]
+    assert not [p for p in logs if processes.key.encode() in p.read_bytes()]
 
 
-def test_an_actor_that_is_killed_and_one_in_its_place(ray_cluster, ray_agents):
-    agents = ray_agents
-    with started(agents) as (engine, ear):
-        before = agents.all_up()
+def test_an_actor_that_is_killed_and_one_in_its_place(ray_cluster, ray_processes):
+    processes = ray_processes
+    with started(processes) as (engine, ear):
+        before = processes.all_up()
         os.kill(before[2]["actor"], signal.SIGKILL)
         begun = time.monotonic()
-        until(lambda: not alive(before[2]["pid"]), "the end of its agent")
+        until(lambda: not alive(before[2]["pid"]), "the end of its node process")
         until(ear.gone, "the word of it")
-        print(f"agent gone and told after {time.monotonic() - begun:.2f} s")
+        print(f"node process gone and told after {time.monotonic() - begun:.2f} s")
         assert "actor" in ear.gone()[2]
         assert "\n" not in ear.gone()[2]
         engine.replace(2)
-        assert agents.all_up()[2]["env"]["RAY_RAYLET_PID"] == before[2]["env"]["RAY_RAYLET_PID"]
+        assert processes.all_up()[2]["env"]["RAY_RAYLET_PID"] == before[2]["env"]["RAY_RAYLET_PID"]
 
 
-def test_the_last_words_of_an_agent(ray_cluster, ray_agents):
-    agents = ray_agents
-    with started(agents) as (_, ear):
-        agents.all_up()
-        agents.end(3)
+def test_the_last_words_of_a_node_process(ray_cluster, ray_processes):
+    processes = ray_processes
+    with started(processes) as (_, ear):
+        processes.all_up()
+        processes.end(3)
         until(lambda: len(ear.gone()) == 3, "their ends")
         assert ear.gone()[0].endswith("exited with 3: last words")
 
 
-def test_a_close_while_nodes_are_waited_for(ray_cluster, ray_agents):
-    agents = ray_agents
-    with started(agents, nnodes=4, wait=1000) as (_, ear):
+def test_a_close_while_nodes_are_waited_for(ray_cluster, ray_processes):
+    processes = ray_processes
+    with started(processes, nnodes=4, wait=1000) as (_, ear):
         until(ear.said, "its word")
     assert not ear.over()
     assert not threads_of_engine()
 
 
-def test_too_few_nodes(ray_cluster, ray_agents):
-    agents = ray_agents
-    with started(agents, 4, cpus=2, wait=4) as (_, ear):
+def test_too_few_nodes(ray_cluster, ray_processes):
+    processes = ray_processes
+    with started(processes, 4, cpus=2, wait=4) as (_, ear):
         (why,) = until(ear.over, "its word")
     assert re.fullmatch(
         r"Ray did not give 4 nodes with 2 CPU each within [45] s: of its 4 nodes "
@@ -133,31 +133,31 @@ def test_too_few_nodes(ray_cluster, ray_agents):
     assert ear.said().startswith("waiting for 4 nodes with 2 CPU each: of its 4 nodes (")
 
 
-def test_nodes_that_are_in_use(ray_cluster, ray_agents):
-    agents = ray_agents
-    with started(agents, cpus=2):
-        agents.all_up()
+def test_nodes_that_are_in_use(ray_cluster, ray_processes):
+    processes = ray_processes
+    with started(processes, cpus=2):
+        processes.all_up()
         engine, ear = RayEngine(1, cpus=2, wait=1), Ear()
-        engine.start(agents.command, ear)
+        engine.start(processes.command, ear)
         (why,) = until(ear.over, "its word")
         assert "3 such nodes, but they are in use: 0 CPU free" in why
         engine.close()
-        assert agents.up().keys() == {0, 1, 2}
+        assert processes.up().keys() == {0, 1, 2}
 
 
-def test_a_ray_of_its_own(ray_agents, tmp_path):
+def test_a_ray_of_its_own(ray_processes, tmp_path):
     """In a process of its own, since Ray cannot be used on any other cluster after it."""
-    agents = ray_agents
+    processes = ray_processes
     script = write(
         tmp_path / "drive.py",
         f"""
         import os, signal, sys, time
-        from procession.engines.contract import AgentCommand
+        from procession.engines.contract import NodeCommand
         from procession.engines.ray import RayEngine
         before, handler = dict(os.environ), signal.getsignal(signal.SIGTERM)
         engine = RayEngine(1, address="local")
         engine.check()
-        command = AgentCommand({agents.command.argv!r}, {dict(agents.command.env)!r})
+        command = NodeCommand({processes.command.argv!r}, {dict(processes.command.env)!r})
         engine.start(command, print)
         sys.stdin.readline()
         engine.close()
@@ -174,7 +174,7 @@ def test_a_ray_of_its_own(ray_agents, tmp_path):
         [PYTHON, str(script)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as driver:
         try:
-            agents.all_up(1)
+            processes.all_up(1)
             assert driver.communicate("\n", timeout=30)[0] == ""
         finally:
             driver.kill()

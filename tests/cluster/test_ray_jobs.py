@@ -1,4 +1,4 @@
-"""Jobs on a real Ray cluster, with real agents."""
+"""Jobs on a real Ray cluster, with real node processes."""
 
 import os
 import signal
@@ -25,18 +25,18 @@ pytestmark = [
 ]
 
 
-def agents():
-    """Give the agents that live on our clusters, by number."""
+def processes():
+    """Give the node processes that live on our clusters, by number."""
     found = marked(f"{OURS}={os.environ[OURS]}")
     return [p for p in found if "procession.engines.nodeprocess" in command_line(p) and alive(p)]
 
 
 @pytest.fixture
 def mark():
-    """Give a variable of ranks; nothing that has it, and no agent, may be left at the end."""
+    """Give a variable of ranks; nothing with it, and no node process, may be left at the end."""
     mark = "RANKS_OF=" + uuid.uuid4().hex
     yield mark
-    until(lambda: not marked(mark) and not agents(), "the end of all agents and ranks", 10)
+    until(lambda: not marked(mark) and not processes(), "the end of all processes", 10)
 
 
 def command(*argv):

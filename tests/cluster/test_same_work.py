@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.enginework import agent_above
+from cluster.enginework import process_above
 from cluster.raycluster import RayCluster
 from conftest import alive, command_line, marked, until
 
@@ -86,8 +86,8 @@ def ground(request):
 
 
 def variable(pid, name):
-    """Give a variable of the agent above a rank."""
-    environ = Path(f"/proc/{agent_above(pid)}/environ").read_bytes().split(b"\0")
+    """Give a variable of the node process above a rank."""
+    environ = Path(f"/proc/{process_above(pid)}/environ").read_bytes().split(b"\0")
     return next(e for e in environ if e.startswith(f"{name}=".encode())).decode().partition("=")[2]
 
 
@@ -98,7 +98,7 @@ class Run:
         self.here = path / "here"
         self.here.mkdir()
         self.world = nodes * nproc
-        self.agents = set()
+        self.node_processes = set()
         name, value = "SAMEWORK", uuid.uuid4().hex
         self.mark = f"{name}={value}"
         argv = [sys.executable, WORK, ground.name, work, self.here, nodes, nproc]
@@ -114,7 +114,7 @@ class Run:
 
         found = until(there, f"ranks of attempt {attempt}", 60)
         pids = [int(pid) for pid, _ in found]
-        self.agents |= {agent_above(pid) for pid in pids}
+        self.node_processes |= {process_above(pid) for pid in pids}
         return pids, max(float(at) for _, at in found)
 
     def told(self, patience=60):
@@ -125,7 +125,7 @@ class Run:
         (self.here / word).touch()
 
     def left(self):
-        return [p for p in {*marked(self.mark), *self.agents} if alive(p)]
+        return [p for p in {*marked(self.mark), *self.node_processes} if alive(p)]
 
     def leaves_nothing(self, patience=10):
         began = time.monotonic()
@@ -191,15 +191,15 @@ def test_a_rank_is_killed(ground, tmp_path):
     noted(ground, "a rank is killed", "rank 4 is the cause; all ended", told["at"] - began)
 
 
-def test_an_agent_is_killed(ground, tmp_path):
+def test_a_node_process_is_killed(ground, tmp_path):
     with Run(ground, "hold", tmp_path) as run:
         pids, _ = run.pids()
         began = time.monotonic()
-        os.kill(agent_above(pids[2]), signal.SIGKILL)
+        os.kill(process_above(pids[2]), signal.SIGKILL)
         told = run.told()
     assert (told["outcome"], told["failures"]) == ("NODE_LOST", [2, 3])
     run.leaves_nothing()
-    noted(ground, "an agent is killed", "its node is the cause; all ended", told["at"] - began)
+    noted(ground, "node process killed", "its node is the cause; all ended", told["at"] - began)
 
 
 def test_the_driver_is_killed(ground, tmp_path):
@@ -236,7 +236,7 @@ def test_a_node_is_lost_and_a_spare_one_takes_its_place(tmp_path, request):
         pids, _ = run.pids()
         node = variable(pids[0], "SLURMD_NODENAME")
         began = time.monotonic()
-        os.kill(agent_above(pids[0]), signal.SIGKILL)
+        os.kill(process_above(pids[0]), signal.SIGKILL)
         again, there = run.pids(attempt=1)
         assert node not in {variable(p, "SLURMD_NODENAME") for p in again}
         run.say("end")
@@ -269,7 +269,7 @@ def test_a_daemon_of_ray_is_killed(tmp_path):
 
 
 def test_a_daemon_of_slurm_is_killed(tmp_path, request):
-    """Its ranks go on: their agent is there, and that counts."""
+    """Its ranks go on: their node process is there, and that counts."""
     ground = Slurm(request.getfixturevalue("slurm"))
     with Run(ground, "again", tmp_path) as run:
         pids, _ = run.pids()

@@ -116,9 +116,9 @@ def test_a_job_that_loses_a_node_has_it(slurm, tmp_path, way):
 
 
 def test_a_second_interrupt_of_the_command_kills(slurm, tmp_path):
-    """What agents were told counts for nothing: two signals here do."""
+    """What node processes were told counts for nothing: two signals here do."""
     sent = Sent(slurm, tmp_path, "batch", "--no-kill", saving=25)
-    slurm.run("scancel", "--signal=TERM", sent.job)  # to agents alone
+    slurm.run("scancel", "--signal=TERM", sent.job)  # to node processes alone
     until(lambda: len(sent.when("told")) == 4, "the first signal")
     slurm.run("scancel", "--batch", "--signal=INT", sent.job)
     until(lambda: "SIGTERM" in sent.out.read_text(), "that it is said")

@@ -1,4 +1,4 @@
-"""Slurm's engine on a real cluster, with stand-ins for agents."""
+"""Slurm's engine on a real cluster, with stand-ins for node processes."""
 
 import os
 import signal
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.enginework import Agents, Ear, allocated, started
+from cluster.enginework import Ear, NodeProcesses, allocated, started
 from conftest import alive, until
-from seams.jobs import AgentCommand, EngineError
+from seams.jobs import EngineError, NodeCommand
 from seams.slurm import Allocation, Slurm
 from support import PYTHON, Launcher, gone, write
 
@@ -17,14 +17,14 @@ TESTS = Path(__file__).parent.parent
 
 
 @pytest.fixture
-def agents(tmp_path):
-    return Agents(tmp_path)
+def processes(tmp_path):
+    return NodeProcesses(tmp_path)
 
 
-def test_one_agent_on_each_node(slurm, agents):
+def test_one_node_process_on_each_node(slurm, processes):
     with allocated(slurm, "-N3", "--no-kill") as allocation:
-        with started(allocation, agents) as (engine, ear):
-            up = agents.all_up(3)
+        with started(allocation, processes) as (engine, ear):
+            up = processes.all_up(3)
             assert engine.slots == 3
             assert [up[s]["env"]["SLURMD_NODENAME"] for s in range(3)] == list(allocation.nodes)
             assert up[1]["env"]["PROCESSION_AGENT_KEY"] == "5e"
@@ -33,9 +33,9 @@ def test_one_agent_on_each_node(slurm, agents):
             lines = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, check=True)
             assert b"procession-agent" in lines.stdout
             assert b"PROCESSION_AGENT_KEY=" not in lines.stdout
-            agents.end()
+            processes.end()
             until(lambda: len(ear.gone()) == 3, "their ends")
-        assert not ear.over()  # the job is there, and may have other agents
+        assert not ear.over()  # the job is there, and may have other node processes
         assert "cpu binding" not in ear.said()
 
 
@@ -46,12 +46,12 @@ def test_one_agent_on_each_node(slurm, agents):
         (("python3", "-c", "import nosuchmodule"), "ModuleNotFoundError: No module named 'nosuch"),
     ],
 )
-def test_why_an_agent_did_not_begin_is_told(slurm, argv, why):
+def test_why_a_node_process_did_not_begin_is_told(slurm, argv, why):
     ear = Ear()
     with allocated(slurm, "-N2", "--no-kill") as allocation:
         engine = Slurm(allocation, env=dict(os.environ))
         try:
-            engine.start(AgentCommand(argv, {}), ear)
+            engine.start(NodeCommand(argv, {}), ear)
             until(lambda: len(ear.gone()) == 2, "their ends", 20)
         finally:
             engine.close()
@@ -60,22 +60,22 @@ def test_why_an_agent_did_not_begin_is_told(slurm, argv, why):
         assert node in ear.gone()[slot]
 
 
-def test_an_agent_has_all_of_its_node(slurm, tmp_path):
-    """What the user asked for tasks does not shape the step of the agents."""
+def test_a_node_process_has_all_of_its_node(slurm, tmp_path):
+    """What the user asked for tasks does not shape the step of the node processes."""
     script = write(
         tmp_path / "drive.py",
         f"""
         import json, os, sys, time, pathlib
         sys.path[:0] = {[str(p) for p in (TESTS, TESTS.parent)]}
-        from cluster.enginework import Agents, Ear
+        from cluster.enginework import Ear, NodeProcesses
         from procession.engines.slurm import Slurm
-        agents, ear = Agents(pathlib.Path({str(tmp_path)!r})), Ear()
+        processes, ear = NodeProcesses(pathlib.Path({str(tmp_path)!r})), Ear()
         engine = Slurm()
         print(engine.allocation)
-        engine.start(agents.command, ear)
-        for slot, told in sorted(agents.all_up(2).items()):
+        engine.start(processes.command, ear)
+        for slot, told in sorted(processes.all_up(2).items()):
             print(slot, told["env"]["SLURM_CPUS_ON_NODE"], told["env"]["CUDA_VISIBLE_DEVICES"])
-        agents.end()
+        processes.end()
         engine.close()
         """,
     )
@@ -86,58 +86,58 @@ def test_an_agent_has_all_of_its_node(slurm, tmp_path):
     assert lines == ["0 4 0,1", "1 4 0,1"], done.stderr
 
 
-def test_the_end_of_the_job_is_told(slurm, agents):
+def test_the_end_of_the_job_is_told(slurm, processes):
     with (
         allocated(slurm, "-N2", "--no-kill") as allocation,
-        started(allocation, agents) as (_, ear),
+        started(allocation, processes) as (_, ear),
     ):
-        agents.all_up(2)
+        processes.all_up(2)
         slurm.run("scancel", allocation.job)
-        until(lambda: {"SIGTERM"} == {s for t in agents.up().values() for s in t["signals"]},
+        until(lambda: {"SIGTERM"} == {s for t in processes.up().values() for s in t["signals"]},
               "the notice")  # fmt: skip
         until(ear.over, "the end", 20)
         assert f"job {allocation.job} is" in ear.over()[0]
 
 
-def test_a_step_that_cannot_start_says_why(slurm, agents):
+def test_a_step_that_cannot_start_says_why(slurm, processes):
     with allocated(slurm, "-N2", "--no-kill") as allocation:
         wrong = Allocation(allocation.job, (*allocation.nodes, "nowhere"))
-        with started(wrong, agents) as (_, ear):
+        with started(wrong, processes) as (_, ear):
             until(ear.over, "the end", 20)
-            assert "started no agent: srun ended (exit code 1): " in ear.over()[0]
+            assert "started no node process: srun ended (exit code 1): " in ear.over()[0]
             assert "node" in ear.over()[0].lower()
             assert set(ear.gone()) == {0, 1, 2}
 
 
-def test_a_job_that_is_gone_says_so(slurm, agents):
-    with started(Allocation("99999", ("n1",)), agents) as (_, ear):
+def test_a_job_that_is_gone_says_so(slurm, processes):
+    with started(Allocation("99999", ("n1",)), processes) as (_, ear):
         until(ear.over, "the end", 20)
         assert "job 99999 is gone" in ear.over()[0]
         assert "Invalid job id" in ear.over()[0]
 
 
-def test_too_short_a_kill_wait_is_said(slurm, agents):
+def test_too_short_a_kill_wait_is_said(slurm, processes):
     with (
         allocated(slurm, "-N1", "--no-kill") as allocation,
-        started(allocation, agents, grace=30.0) as (_, ear),
+        started(allocation, processes, grace=30.0) as (_, ear),
     ):
         assert "5 s after" in ear.said() and "30 s" in ear.said()
 
 
-def test_srun_goes_with_the_last_agent_of_a_killed_driver(slurm, tmp_path):
-    """Agents are not killed: they may end in order, and say what they do."""
+def test_srun_goes_with_the_last_node_process_of_a_killed_driver(slurm, tmp_path):
+    """Node processes are not killed: they may end in order, and say what they do."""
     script = write(
         tmp_path / "drive.py",
         f"""
         import pathlib, sys, time
         sys.path[:0] = {[str(p) for p in (TESTS, TESTS.parent)]}
-        from cluster.enginework import Agents, Ear
+        from cluster.enginework import Ear, NodeProcesses
         from procession.engines.slurm import Slurm
         from procession.engines.slurm.allocation import Allocation
-        agents, ear = Agents(pathlib.Path({str(tmp_path)!r})), Ear()
+        processes, ear = NodeProcesses(pathlib.Path({str(tmp_path)!r})), Ear()
         engine = Slurm(Allocation(sys.argv[1], tuple(sys.argv[2:])))
-        engine.start(agents.command, ear)
-        agents.all_up(2)
+        engine.start(processes.command, ear)
+        processes.all_up(2)
         print("srun", engine._steps[0].pid)
         time.sleep(60)
         """,
@@ -148,22 +148,22 @@ def test_srun_goes_with_the_last_agent_of_a_killed_driver(slurm, tmp_path):
             assert alive(srun)
             driver.signal(signal.SIGKILL)
             driver.end()
-            agents = tmp_path / "agents"
-            for path in agents.iterdir():
+            processes = tmp_path / "agents"
+            for path in processes.iterdir():
                 os.kill(int(path.suffix[1:]), signal.SIGTERM)
-            until(lambda: all("SIGTERM" in p.read_text() for p in agents.iterdir()), "words")
+            until(lambda: all("SIGTERM" in p.read_text() for p in processes.iterdir()), "words")
             assert alive(srun)
-            write(agents / "end.new", "0").rename(agents / "end")
+            write(processes / "end.new", "0").rename(processes / "end")
             gone([srun])
         until(lambda: not slurm.run("squeue", "-h", "-s").stdout.strip(), "the step's end")
 
 
-def test_a_node_that_slurm_lost_gets_no_agent(slurm, agents):
+def test_a_node_that_slurm_lost_gets_no_node_process(slurm, processes):
     with (
         allocated(slurm, "-N2", "--no-kill", "-w", "n3,n4") as allocation,
-        started(allocation, agents) as (engine, ear),
+        started(allocation, processes) as (engine, ear),
     ):
-        agents.all_up(2)
+        processes.all_up(2)
         slurm.kill_node("n4")
         try:
             until(lambda: "Node failure on n4" in ear.said(), "the news", 30)
@@ -172,7 +172,7 @@ def test_a_node_that_slurm_lost_gets_no_agent(slurm, agents):
                 engine.replace(1)
         finally:
             slurm.start_node("n4")
-        agents.end()
+        processes.end()
 
 
 def test_outside_an_allocation_nothing_is_made(slurm):
@@ -186,4 +186,4 @@ def test_without_slurm_it_says_what_is_missing(tmp_path, monkeypatch):
         Slurm(env={})
     engine = Slurm(Allocation("1", ("n1",)))
     with pytest.raises(EngineError, match="srun is not on the PATH"):
-        engine.start(Agents(tmp_path).command, Ear())
+        engine.start(NodeProcesses(tmp_path).command, Ear())

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cluster.enginework import agent_above
+from cluster.enginework import process_above
 from conftest import until
 from support import write
 
@@ -79,7 +79,7 @@ print("saved", flush=True)
 """
 
 
-def test_a_notice_to_an_agent_is_one_to_all(slurm, tmp_path):
+def test_a_notice_to_a_node_process_is_one_to_all(slurm, tmp_path):
     """As Slurm gives it before the time limit, where it signals tasks only."""
     here, log = tmp_path / "ranks", tmp_path / "log"
     here.mkdir()
@@ -87,8 +87,8 @@ def test_a_notice_to_an_agent_is_one_to_all(slurm, tmp_path):
     line = [*SALLOC, "-N2", *PROCESSION, *words, write(tmp_path / "work.py", ASKS), here]
     with open(log, "wb") as out, slurm.popen(*line, stdout=out, stderr=out) as job:
         until(lambda: len(os.listdir(here)) == 4, f"4 ranks: {log.read_text()}", 30)
-        for agent in {agent_above(int(name.rpartition(".")[2])) for name in os.listdir(here)}:
-            os.kill(agent, signal.SIGUSR1)
+        for process in {process_above(int(name.rpartition(".")[2])) for name in os.listdir(here)}:
+            os.kill(process, signal.SIGUSR1)
         assert job.wait(60) == 128 + signal.SIGUSR1, log.read_text()
     assert log.read_text().count("saved") == 4, log.read_text()
     assert log.read_text().count("s for ranks to end by themselves") == 1, log.read_text()

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from chaos.processes import alive, children, command_line
-from cluster.enginework import agent_above
+from cluster.enginework import process_above
 from conftest import until
 from support import write
 
@@ -102,16 +102,16 @@ def test_nothing_is_left_when_every_ssh_is_killed(ssh, tmp_path):
 
 
 @pytest.mark.usefixtures("sleepers")
-def test_a_stopped_agent_is_killed_at_the_end(ssh, tmp_path):
+def test_a_stopped_node_process_is_killed_at_the_end(ssh, tmp_path):
     """Its lease has not run out yet when the job is over, and it obeys nobody."""
     job, pids = started(ssh, tmp_path, 3, "-n", "1", "--lease", "60")
-    agent = agent_above(pids[0])
-    os.kill(agent, signal.SIGSTOP)
+    process = process_above(pids[0])
+    os.kill(process, signal.SIGSTOP)
     job.send_signal(signal.SIGTERM)
     until(lambda: not any(map(alive, pids[2:])), "the end on the other hosts")
     job.send_signal(signal.SIGTERM)
     job.communicate(timeout=90)
-    until(lambda: not any(map(alive, [agent, *pids])), "the end on its host")
+    until(lambda: not any(map(alive, [process, *pids])), "the end on its host")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_the_key_is_in_no_command_line(ssh, tmp_path):
         for pid in ssh.left():
             with open(f"/proc/{pid}/environ", "rb") as f:
                 found |= {v for v in f.read().split(b"\0") if v.startswith(KEY)}
-        (key,) = (v.removeprefix(KEY).decode() for v in found)  # agents were started with it
+        (key,) = (v.removeprefix(KEY).decode() for v in found)  # the key of the job
         pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
         assert not [pid for pid in pids if key in command_line(pid)]
     finally:

@@ -1,4 +1,4 @@
-"""An engine of this machine's own processes, for tests: each slot is a process with its agent."""
+"""An engine of this machine's own processes, for tests: each slot is a node process."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ class LocalEngine:
 
     def __init__(self, slots, *, refuse=(), env=None, tells=True):
         self.slots = slots
-        self.refuse = refuse  # slots for which there is no other agent
+        self.refuse = refuse  # slots for which there is no other node process
         self.env = env or {}
         self.tells = tells
         self.processes = {}
@@ -22,15 +22,15 @@ class LocalEngine:
     def check(self):
         pass
 
-    def start(self, agent, tell):
-        self.agent, self.tell = agent, tell
+    def start(self, command, tell):
+        self.command, self.tell = command, tell
         for slot in range(self.slots):
             self._start(slot)
 
     def _start(self, slot):
         process = subprocess.Popen(
-            self.agent.argv,
-            env={**os.environ, **self.env, **self.agent.env, SLOT: str(slot)},
+            self.command.argv,
+            env={**os.environ, **self.env, **self.command.env, SLOT: str(slot)},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -40,7 +40,7 @@ class LocalEngine:
     def _wait(self, slot, process):
         code = process.wait()
         if self.tells and self.processes.get(slot) is process:
-            self.tell(SlotGone(slot, f"its agent ended ({code})"))
+            self.tell(SlotGone(slot, f"its node process ended ({code})"))
 
     def replace(self, slot):
         if slot in self.refuse:

@@ -1,4 +1,4 @@
-"""Jobs whose driver and agents run in different Pythons.
+"""Jobs whose driver and node processes run in different Pythons.
 
 Imports nothing that is built for one Python alone: the other one imports this file, too.
 """
@@ -9,11 +9,11 @@ from engines.localengine import LocalEngine
 
 
 class OtherPython(LocalEngine):
-    """Agents run in another Python than their driver."""
+    """Node processes run in another Python than their driver."""
 
     def __init__(self, slots, python, path=None):
         super().__init__(slots, env={"PYTHONPATH": path or os.environ["PYTHONPATH"]})
         self.python = python
 
-    def start(self, agent, tell):
-        super().start(agent.__replace__(argv=(self.python, *agent.argv[1:])), tell)
+    def start(self, command, tell):
+        super().start(command.__replace__(argv=(self.python, *command.argv[1:])), tell)

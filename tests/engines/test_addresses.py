@@ -1,4 +1,4 @@
-"""Room for the links to thousands of agents; each case in a process of its own."""
+"""Room for the links to thousands of node processes; each case in a process of its own."""
 
 from support import run_python
 
@@ -25,6 +25,6 @@ def test_the_limit_is_raised_as_far_as_needed():
 
 def test_what_cannot_be_is_refused_in_one_line():
     said, limits = room("make_room(1000)")
-    assert "1000 agents need 1256 descriptors" in said
+    assert "1000 nodes need 1256 descriptors" in said
     assert "(ulimit -Hn)" in said
     assert limits == "(100, 1000)"

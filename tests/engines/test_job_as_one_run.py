@@ -34,9 +34,9 @@ def test_it_is_listed_once_with_the_ranks_of_all_nodes(tmp_path):
     with held(tmp_path) as (job, pids):
         assert sockets() == [job.run_id]
         look = job.look()
-        agents = [agent["pid"] for agent in look["agents"]]
+        processes = [process["pid"] for process in look["agents"]]
         rows = json.loads(run_procession("ps", "--json", timeout=60).stdout)
-        (row,) = [r for r in rows if r["launcher"] in (os.getpid(), *agents)]
+        (row,) = [r for r in rows if r["launcher"] in (os.getpid(), *processes)]
         assert (row["id"], row["state"], row["alive"]) == (job.run_id, "RUNNING", 4)
         assert [(r["rank"], r["pid"]) for r in row["ranks"]] == [*enumerate(pids)]
         assert (row["launcher"], row["hosts"]) == (os.getpid(), [HERE, HERE])
@@ -126,9 +126,9 @@ def test_on_a_node_it_is_said_what_its_ranks_belong_to(tmp_path):
     """A node sees no part that it could steer, but what the ranks there are part of."""
     there = {"PROCESSION_DRIVER": "n77"}
     with held(tmp_path, engine=ElsewhereDriven(2, env=there), control=None) as (job, _):
-        agents = {process.pid for process in job._driver.engine.processes.values()}
+        processes = {process.pid for process in job._driver.engine.processes.values()}
         rows = json.loads(run_procession("ps", "--json").stdout)
-        parts = [row for row in rows if row["launcher"] in agents]
+        parts = [row for row in rows if row["launcher"] in processes]
         assert [(row["id"], row["state"], row["host"]) for row in parts] == [
             (job.run_id, "PART", "n77")
         ] * 2
@@ -139,10 +139,10 @@ def test_on_a_node_it_is_said_what_its_ranks_belong_to(tmp_path):
 
 
 class ElsewhereDriven(LocalEngine):
-    """Tells its agents that their driver is on another machine."""
+    """Tells its node processes that their driver is on another machine."""
 
-    def start(self, agent, tell):
-        super().start(agent.__replace__(env={**agent.env, **self.env}), tell)
+    def start(self, command, tell):
+        super().start(command.__replace__(env={**command.env, **self.env}), tell)
 
 
 def test_a_run_of_another_machine_in_a_shared_directory(tmp_path, monkeypatch):

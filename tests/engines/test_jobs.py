@@ -1,4 +1,4 @@
-"""Jobs over several nodes, with real agents: each "node" is a process of this machine."""
+"""Jobs over several nodes, with real node processes: each "node" is a process of this machine."""
 
 import json
 import multiprocessing
@@ -60,8 +60,8 @@ def start(program, engine=None, **options):
 
 def test_values_arguments_and_variables_by_global_rank():
     def work(*args, **kwargs):
-        agents = [name for name in os.environ if name.startswith("PROCESSION_AGENT")]
-        return place(), meet(), args, kwargs, os.environ["OWN"], os.environ["ALL"], agents
+        names = [name for name in os.environ if name.startswith("PROCESSION_AGENT")]
+        return place(), meet(), args, kwargs, os.environ["OWN"], os.environ["ALL"], names
 
     values = procession.run(
         work,
@@ -120,7 +120,7 @@ def test_the_rank_that_failed_is_the_cause_with_its_exception(tmp_path):
 
 
 @pytest.mark.parametrize("tells", [True, False])
-def test_an_agent_that_is_killed(tmp_path, tells):
+def test_a_node_process_that_is_killed(tmp_path, tells):
     """Also if the engine does not notice."""
     job, engine = start(hold, LocalEngine(3, tells=tells), args=(str(tmp_path),))
     pids = all_hold(tmp_path, 6)
@@ -135,12 +135,12 @@ def test_an_agent_that_is_killed(tmp_path, tells):
     gone(pids)
 
 
-def test_an_agent_that_says_nothing_any_more(tmp_path):
+def test_a_node_process_that_says_nothing_any_more(tmp_path):
     """Its ranks run on until it can end them: here, when it is woken."""
     job, engine = start(hold, args=(str(tmp_path),), lease=1.0)
     pids = all_hold(tmp_path, 6)
-    agent = engine.processes[0]
-    agent.send_signal(signal.SIGSTOP)
+    process = engine.processes[0]
+    process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     with pytest.raises(GroupFailed, match="it has said nothing for") as caught:
         job.wait(30)
@@ -250,7 +250,7 @@ def test_restarts(tmp_path):
 
 @pytest.mark.parametrize("slots", [3, 2])
 def test_a_lost_node_is_replaced(tmp_path, slots):
-    """By a spare one, or by another agent."""
+    """By a spare one, or by another node process."""
     job, engine = start(
         in_attempt,
         LocalEngine(slots),
@@ -259,7 +259,7 @@ def test_a_lost_node_is_replaced(tmp_path, slots):
         restart=Restart(node_losses=1),
     )
     pids = all_hold(tmp_path, 4)
-    slot = job._driver.life.places[0]  # of three agents, the first two that came are no spares
+    slot = job._driver.life.places[0]  # of three, the first two that came are no spares
     first = engine.processes[slot]
     first.kill()
     assert [v[0] for v in job.wait(30).values] == ["0", "0", "1", "1"]
@@ -278,23 +278,23 @@ def test_a_stop(tmp_path):
     assert job.wait().values == [None] * 6
 
 
-def gives_up(_agent, tell):
+def gives_up(_command, tell):
     tell(EngineGone("the allocation was revoked"))
 
 
-def refuses(_agent, _tell):
+def refuses(_command, _tell):
     raise EngineError("no nodes\ntoday")
 
 
 @pytest.mark.parametrize(
     ("begins", "said"),
     [
-        (refuses, "0 of 2 agents came: no nodes today"),
+        (refuses, "0 of 2 node processes came: no nodes today"),
         (gives_up, "the allocation was revoked"),
-        (lambda _agent, _tell: None, "0 of 2 agents came within 1 s"),
+        (lambda _command, _tell: None, "0 of 2 node processes came within 1 s"),
     ],
 )
-def test_an_engine_that_starts_no_agent(begins, said):
+def test_an_engine_that_starts_no_node_process(begins, said):
     engine = LocalEngine(2)
     engine.start = begins
     with pytest.raises(StartFailed, match=said):
@@ -304,11 +304,11 @@ def test_an_engine_that_starts_no_agent(begins, said):
 @pytest.mark.parametrize(
     ("hooks", "kind", "said"),
     [
-        ("failing", GroupFailed, "its agent failed: LookupError: there is no such field"),
+        ("failing", GroupFailed, "its node process failed: LookupError: there is no such field"),
         ("otherversion", StartFailed, r"has procession 0\.0\.7, and here is .*: install the same"),
     ],
 )
-def test_an_agent_that_cannot_work_says_why(hooks, kind, said):
+def test_a_node_process_that_cannot_work_says_why(hooks, kind, said):
     engine = LocalEngine(2, env={"PYTHONPATH": str(Path(__file__).parent / hooks)})
     with pytest.raises(kind, match=said):
         procession.run(["true"], engine=engine, nnodes=2, nproc=1)
@@ -346,7 +346,7 @@ def test_strangers_at_the_door(tmp_path):
 
 
 @pytest.mark.parametrize("code", [0, 7])
-def test_agents_that_go_by_themselves_are_not_killed(code):
+def test_node_processes_that_go_by_themselves_are_not_killed(code):
     """slurmstepd may hang for ever when it is told to kill what is just ending."""
     engine = LocalEngine(2)
     job = make_job(["sh", "-c", f"exit {code}"], engine=engine, nnodes=2, nproc=1)
@@ -401,7 +401,7 @@ def test_a_job_in_which_nobody_says_anything(tmp_path):
 
 
 def test_a_slow_on_failure_holds_up_nothing_but_the_restart(tmp_path):
-    """Heartbeats go on: no agent takes its driver for lost."""
+    """Heartbeats go on: no node process takes its driver for lost."""
 
     def slowly(_):
         time.sleep(2.5)
@@ -435,6 +435,6 @@ def test_a_value_that_is_too_large_to_be_sent():
 def test_a_driver_that_was_stopped_is_named_as_a_cause(tmp_path):
     job, _ = start(hold, LocalEngine(2), args=(str(tmp_path),), lease=1)
     pids = all_hold(tmp_path, 4)
-    job._driver._loop.request(lambda: gone(pids))  # agents end their ranks, as it says nothing
+    job._driver._loop.request(lambda: gone(pids))  # nodes end their ranks, as it says nothing
     with pytest.raises(GroupFailed, match="this process itself was stopped, or got no processor"):
         job.wait(30)

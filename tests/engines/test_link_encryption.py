@@ -1,4 +1,4 @@
-"""Links between a driver and its agents: encrypted where both can, and never silently not."""
+"""Links between a driver and its node processes: encrypted where both can, or it is said."""
 
 import glob
 import os
@@ -47,42 +47,42 @@ def python(path):
     return pytest.skip("there is no Python that can encrypt")
 
 
-def ends(driver=True, agent=True):
-    return Wire(KEY, "driver", encrypts=driver), Wire(KEY, "agent", encrypts=agent)
+def ends(driver=True, node=True):
+    return Wire(KEY, "driver", encrypts=driver), Wire(KEY, "agent", encrypts=node)
 
 
 def test_who_takes_the_ability_out_of_an_opening_is_found_out(monkeypatch):
     """Nobody in between can make two ends that can encrypt go without."""
     monkeypatch.setattr(wire_module, "Tunnel", None)  # it must not come that far
-    driver, agent = ends()
+    driver, node = ends()
     at = len(MAGIC)
-    for one, other in ((driver, agent), (agent, driver)):
+    for one, other in ((driver, node), (node, driver)):
         assert other.opening[at : at + 1] == CAN
         one.feed(other.opening[:at] + CANNOT + other.opening[at + 1 :])
     with pytest.raises(WireError, match="does not have the key"):
-        driver.feed(agent.pack("hello", {}))
+        driver.feed(node.pack("hello", {}))
 
 
 def test_one_end_that_cannot():
-    driver, agent = ends(driver=False)
-    driver.feed(agent.opening)
-    agent.feed(driver.opening)
-    assert driver.feed(agent.pack("hello", {})) == [Message("hello", {})]
-    assert driver.encryption == agent.encryption == ""
+    driver, node = ends(driver=False)
+    driver.feed(node.opening)
+    node.feed(driver.opening)
+    assert driver.feed(node.pack("hello", {})) == [Message("hello", {})]
+    assert driver.encryption == node.encryption == ""
 
 
 @here_only
 def test_both_can():
-    driver, agent = ends()
-    driver.feed(agent.opening)
-    agent.feed(driver.opening)
-    while not (driver.ready and agent.ready):
-        driver.feed(agent.out())
-        agent.feed(driver.out())
-    sent = agent.pack("hello", {"host": "n1"})
+    driver, node = ends()
+    driver.feed(node.opening)
+    node.feed(driver.opening)
+    while not (driver.ready and node.ready):
+        driver.feed(node.out())
+        node.feed(driver.out())
+    sent = node.pack("hello", {"host": "n1"})
     assert b"n1" not in sent
     assert driver.feed(sent) == [Message("hello", {"host": "n1"})]
-    large = agent.pack("value", {}, b"secret " * PART)
+    large = node.pack("value", {}, b"secret " * PART)
     assert b"secret" not in large
     assert driver.feed(large) == [Message("value", {}, b"secret " * PART)]
     assert driver.encryption.startswith("TLSv1.3 ")
@@ -96,8 +96,8 @@ def test_required_where_it_cannot_be():
     assert engine.processes == {}
 
 
-def of_newer(python, path, folder, agents, how):
-    """Run a job whose driver has a newer Python, and its agents another one."""
+def of_newer(python, path, folder, nodes, how):
+    """Run a job whose driver has a newer Python, and its node processes another one."""
     script = write(
         folder / "main.py",
         f"""
@@ -105,7 +105,7 @@ def of_newer(python, path, folder, agents, how):
         from engines.otherpython import OtherPython
         said = set()
         job = procession.start_on(
-            OtherPython(2, {agents!r}), ["true"], link_encryption={how!r},
+            OtherPython(2, {nodes!r}), ["true"], link_encryption={how!r},
             on_event=lambda e: e.kind == "joined" and said.add(e.detail),
         )
         job.wait(60)
@@ -118,7 +118,7 @@ def of_newer(python, path, folder, agents, how):
     )
 
 
-def test_both_ends_newer_and_agents_that_cannot(python, path, tmp_path):
+def test_both_ends_newer_and_node_processes_that_cannot(python, path, tmp_path):
     done = of_newer(python, path, tmp_path, python, "required")
     assert done.stdout.startswith("the link is encrypted (TLSv1.3 "), done.stderr
     assert done.stdout.count("\n") == 1
@@ -130,4 +130,4 @@ def test_both_ends_newer_and_agents_that_cannot(python, path, tmp_path):
     done = of_newer(python, path, tmp_path, sys.executable, "required")
     assert done.returncode != 0
     assert "links must be encrypted (--link-encryption required)" in done.stderr
-    assert "0 of 2 agents came" in done.stderr
+    assert "0 of 2 node processes came" in done.stderr

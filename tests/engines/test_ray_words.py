@@ -45,8 +45,8 @@ def test_an_exception_of_ray_in_a_line():
         RuntimeError("Traceback:\n  File x\nModuleNotFoundError: No module named 'x'\n")
     ) == ("ModuleNotFoundError: No module named 'x'")
     missing = (
-        "The actor died because of an error raised in its creation task, ray::AgentActor (pid=7, "
-        "ip=192.0.2.2, repr=x)\nRuntimeError: The actor with name AgentActor failed to import on "
+        "The actor died because of an error raised in its creation task, ray::NodeActor (pid=7, "
+        "ip=192.0.2.2, repr=x)\nRuntimeError: The actor with name NodeActor failed to import on "
         "the worker. This may be\nModuleNotFoundError: No module named 'procession'"
     )
     assert said(RuntimeError(missing)) == (

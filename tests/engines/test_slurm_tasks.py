@@ -51,9 +51,9 @@ def test_why_a_task_ended_is_told_with_its_last_words(late):
     assert gone() == [
         (0, "node n1 has no /x/python: the Python of this command must be at the same place on "
             "all nodes [P211]"),
-        (1, "the agent on n2: exited with exit code 1: ModuleNotFoundError: No module named "
+        (1, "the node process on n2: exited with exit code 1: ModuleNotFoundError: No module named "
             "'procession'"),
-        (2, "the agent on n3: killed"),
+        (2, "the node process on n3: killed"),
     ]  # fmt: skip
     assert ended.wait(10)
     assert step.join(10)

@@ -79,8 +79,8 @@ def test_options_that_would_have_ssh_do_something_else(word):
         ),
         (
             0,
-            [f"{ENDED} the agent on h9 was killed by SIGKILL"],
-            "the agent on h9 was killed by SIGKILL",
+            [f"{ENDED} the node process on h9 was killed by SIGKILL"],
+            "the node process on h9 was killed by SIGKILL",
         ),
         (
             127,
@@ -96,9 +96,9 @@ def test_why_a_connection_ended(code, lines, said):
     assert why_ended("h9", code, lines) == said
 
 
-def test_why_a_log_in_that_starts_no_agent_ended():
+def test_why_a_log_in_that_starts_no_node_process_ended():
     said = why_ended("h9", 0, ["Welcome"], started=False)
-    assert said.startswith("host h9: its log-in ended without starting an agent; see what `ssh h9")
+    assert said.startswith("host h9: its log-in ended without starting a node process; see what")
     assert said.endswith("(Welcome) [P210]")
     assert "reads standard input" in said
 
@@ -112,7 +112,7 @@ def test_a_profile_that_reads_standard_input_is_named_with_its_host(line):
     assert said.startswith("host h9: what the driver says did not arrive whole: a profile there")
 
 
-def test_the_look_for_a_python_leaves_standard_input_to_the_agent(tmp_path):
+def test_the_look_for_a_python_leaves_standard_input_to_the_node_process(tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\ncat\n")
     python.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Log-ins of hosts that never come to an agent, by programs that take the place of ssh."""
+"""Log-ins of hosts that never come to a node process, by programs that take the place of ssh."""
 
 import pytest
 
@@ -33,5 +33,5 @@ def test_what_another_host_has_printed_is_not_the_cause(ssh):
         [ $host = h1 ] && echo Welcome
         exec cat > /dev/null
     """)
-    with pytest.raises(StartFailed, match="0 of 2 agents came within 1 s; ssh said last: h1: Wel"):
+    with pytest.raises(StartFailed, match="processes came within 1 s; ssh said last: h1: Wel"):
         procession.run(print, engine=SshEngine("h1,h2"), nproc=1, hang=procession.Hang(start=1.0))

@@ -1,4 +1,4 @@
-"""What goes between a driver and its agents: only who has the key is believed."""
+"""What goes between a driver and its node processes: only who has the key is believed."""
 
 import pytest
 
@@ -8,32 +8,32 @@ KEY = b"k" * 32
 
 
 def pair(key=KEY, other=KEY):
-    driver, agent = (
+    driver, node = (
         Wire(key, "driver", encrypts=False),
         Wire(other, "agent", encrypts=False),
     )
-    assert driver.feed(agent.opening) == []
-    assert agent.feed(driver.opening) == []
-    return driver, agent
+    assert driver.feed(node.opening) == []
+    assert node.feed(driver.opening) == []
+    return driver, node
 
 
 def test_messages_both_ways():
-    driver, agent = pair()
+    driver, node = pair()
     assert driver.ready
-    assert agent.ready
-    said = agent.pack("hello", {"slot": 3, "host": "n3"})
+    assert node.ready
+    said = node.pack("hello", {"slot": 3, "host": "n3"})
     assert driver.feed(said) == [Message("hello", {"slot": 3, "host": "n3"})]
     assert driver.trusted
-    assert not agent.trusted
+    assert not node.trusted
     both = driver.pack("work", {}, b"\0" * 100_000) + driver.pack("beat", {"at": 1})
-    assert agent.feed(agent.opening[:0]) == []
-    agent.trusted = True  # a first message that is that long is refused below
-    assert agent.feed(both) == [Message("work", {}, b"\0" * 100_000), Message("beat", {"at": 1})]
+    assert node.feed(node.opening[:0]) == []
+    node.trusted = True  # a first message that is that long is refused below
+    assert node.feed(both) == [Message("work", {}, b"\0" * 100_000), Message("beat", {"at": 1})]
 
 
 def test_a_large_message_goes_in_parts_and_others_between_them():
-    driver, agent = pair()
-    agent.feed(driver.pack("welcome", {}))
+    driver, node = pair()
+    node.feed(driver.pack("welcome", {}))
     blob = bytes(range(256)) * (5 * PART // 512)
     parcel = Parcel("launch", {"node": 1}, blob)
     found = []
@@ -43,8 +43,8 @@ def test_a_large_message_goes_in_parts_and_others_between_them():
         assert all(part.obj is blob for part in parts if len(part) > 1000)  # it is not copied
         frames += 1
         assert sum(map(len, parts)) <= PART + 100
-        found += agent.feed(b"".join(parts))
-        found += agent.feed(driver.pack("beat", {"at": frames}))
+        found += node.feed(b"".join(parts))
+        found += node.feed(driver.pack("beat", {"at": frames}))
     assert frames == 3
     whole = Message("launch", {"node": 1}, blob)
     assert found == [
@@ -55,18 +55,18 @@ def test_a_large_message_goes_in_parts_and_others_between_them():
 
 
 def test_a_message_that_does_not_end(monkeypatch):
-    driver, agent = pair()
-    agent.feed(driver.pack("welcome", {}))
+    driver, node = pair()
+    node.feed(driver.pack("welcome", {}))
     parcel = Parcel("value", {}, b"x" * (3 * PART))
     monkeypatch.setattr(wire, "LARGEST", PART)
-    agent.feed(b"".join(driver.frame(parcel)))
+    node.feed(b"".join(driver.frame(parcel)))
     with pytest.raises(WireError, match="too long"):
-        agent.feed(b"".join(driver.frame(parcel)))
+        node.feed(b"".join(driver.frame(parcel)))
 
 
 def replayed():
-    driver, agent = pair()
-    first = agent.pack("a", {})
+    driver, node = pair()
+    first = node.pack("a", {})
     driver.feed(first)
     driver.feed(first)
 
@@ -77,8 +77,8 @@ def turned_round():
 
 
 def of_another_key():
-    driver, agent = pair(other=b"x" * 32)
-    driver.feed(agent.pack("hello", {}))
+    driver, node = pair(other=b"x" * 32)
+    driver.feed(node.pack("hello", {}))
 
 
 def too_long_for_a_stranger():
@@ -86,9 +86,9 @@ def too_long_for_a_stranger():
 
 
 def no_message():
-    driver, agent = pair()
+    driver, node = pair()
     body = b"\0\0\0\0\x02[]"
-    mac = wire._mac(agent._out, 0, body)
+    mac = wire._mac(node._out, 0, body)
     driver.feed(len(body).to_bytes(4, "big") + mac + body)
 
 

@@ -11,7 +11,7 @@ from seams.values import Exit, GroupEnd, Outcome, RankEnd
 from support import run_procession
 
 SOURCE = Path(procession.__file__).parent
-NOBODY = "could not be started, nor any other rank: 0 of 2 agents came: "
+NOBODY = "could not be started, nor any other rank: 0 of 2 node processes came: "
 
 
 def printed():

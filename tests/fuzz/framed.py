@@ -45,9 +45,9 @@ def check_link(given):
     """Nothing but what the peer said is ever given out, and in its order."""
     messages, where, change, cuts = given
     driver = Wire(b"k" * 32, "driver", encrypts=False)
-    agent = Wire(b"k" * 32, "agent", encrypts=False)
-    agent.feed(driver.opening)
-    data = bytearray(agent.opening + b"".join(agent.pack(k, {"n": f}, b) for k, f, b in messages))
+    node = Wire(b"k" * 32, "agent", encrypts=False)
+    node.feed(driver.opening)
+    data = bytearray(node.opening + b"".join(node.pack(k, {"n": f}, b) for k, f, b in messages))
     if change:
         data[where % len(data)] ^= change
     heard = []

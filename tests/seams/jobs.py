@@ -6,7 +6,7 @@ __getattr__ = lazily(
     {
         "procession.engines.clocks": "Clocks",
         "procession.engines.contract": (
-            "AgentCommand EngineError EngineGone INVITATION SLOT Said SlotGone"
+            "NodeCommand EngineError EngineGone INVITATION SLOT Said SlotGone"
         ),
         "procession.engines.invitation": "take_invitation",
         "procession.engines.launching": "make_job",

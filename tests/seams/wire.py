@@ -1,4 +1,4 @@
-"""What tests use of the connection between a driver and its agents."""
+"""What tests use of the connection between a driver and its node processes."""
 
 from seams import lazily
 

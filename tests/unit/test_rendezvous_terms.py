@@ -13,7 +13,7 @@ from seams.rendezvous import (
     find_trust,
     is_own,
     link_key,
-    make_agent,
+    make_node_process,
     objection_of,
     open_door,
     parse_conf,
@@ -203,8 +203,8 @@ def test_who_was_sent_away_says_so_also_when_that_job_has_ended_meanwhile():
         thread.start()
         terms = TERMS.__replace__(host="127.0.0.1", port=door.getsockname()[1], join=1.5)
         spec = make_spec(["true"], nproc=1)
-        agent = make_agent(spec, terms, Trust(b"k" * 32), hosts=False, say=lambda _: None)
-        verdict = take_part(agent, terms, "true")
+        node = make_node_process(spec, terms, Trust(b"k" * 32), hosts=False, say=lambda _: None)
+        verdict = take_part(node, terms, "true")
         thread.join()
     assert (verdict.code, verdict.found) == (1, False)
     assert "sent us away (its connection " in verdict.said
@@ -216,7 +216,7 @@ def test_one_who_listens_and_says_nothing_is_not_waited_for_longer_than_agreed()
         terms = Terms("127.0.0.1", port, "J", 2, 2, join=0.5, read=600.0)
         spec = make_spec(["true"], nproc=1)
         trust = Trust(link_key(b"x" * 20, "J"))
-        agent = make_agent(spec, terms, trust, hosts=False, say=print)
-        verdict = take_part(agent, terms, "true")
+        node = make_node_process(spec, terms, trust, hosts=False, say=print)
+        verdict = take_part(node, terms, "true")
     assert verdict.code == 1
     assert "within 0.5 s: it does not answer" in verdict.said

@@ -77,7 +77,7 @@ def made(prog: str, make: Callable[[], Job]) -> Job:
 
 
 def job_signals(job: Job, request: Request) -> RunSignals:
-    """Give what signals mean for a job, to its driver and to its agents."""
+    """Give what signals mean for a job, to its driver and to its node processes."""
     return RunSignals(
         job,
         request.signals,
@@ -99,7 +99,7 @@ def conducted(job: Job, signals: RunSignals) -> int:
     code = 1
     try:
         with woken_by_signals(job), signals.taken():
-            job.on_signal(signals.agent_got)
+            job.on_signal(signals.node_got)
             job.drive()
         code = exit_code(job, signals.received)
     finally:

@@ -1,12 +1,13 @@
-"""What signals to this command, and to the agents of its job, mean for a run.
+"""What signals to this command, and to the node processes of its job, mean for a run.
 
 Theory of operation. The first signal stops the run, a second one from the user kills it. An engine
-that ends a job signals many processes: Slurm signals each agent, the driver where it runs on a node
-of the job, and at a time limit each of them twice. That is one event. So a signal that some process
-of the job has had already is a copy of it when it comes from another one, and says nothing new.
-Only a second signal from the user to one process kills the ranks: to this one, or to the launcher
-of another machine. A signal to an agent that an engine has started never does, nor does a SIGTERM
-that Slurm may have sent, since Slurm sends SIGKILL itself when its time is over (KillWait).
+that ends a job signals many processes: Slurm signals each node process, the driver where it runs on
+a node of the job, and at a time limit each of them twice. That is one event. So a signal that some
+process of the job has had already is a copy of it when it comes from another one, and says nothing
+new. Only a second signal from the user to one process kills the ranks: to this one, or to the
+launcher of another machine. A signal to a node process that an engine has started never does, nor
+does a SIGTERM that Slurm may have sent, since Slurm sends SIGKILL itself when its time is over
+(KillWait).
 """
 
 from __future__ import annotations
@@ -164,8 +165,8 @@ class RunSignals:
         elif time.monotonic() > self._over + PATIENCE:
             os._exit(128 + self.received[0])
 
-    def agent_got(self, number: int, who: str, again: bool = False) -> None:
-        """Take a signal that an agent got. who: which one, with the name of its machine.
+    def node_got(self, number: int, who: str, again: bool = False) -> None:
+        """Take a signal that a node process got. who: which one, with the name of its machine.
 
         again: a person there ends the run for the second time.
         """

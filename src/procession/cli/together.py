@@ -19,12 +19,12 @@ from procession.cli.signals import RunSignals
 from procession.cli.starters import abort_others
 from procession.engines.contract import EngineError
 from procession.engines.job import Job
-from procession.engines.nodeprocess import Agent
+from procession.engines.nodeprocess import NodeProcess
 from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door, with_address
 from procession.engines.rendezvous.member import (
     Waiting,
-    make_agent,
+    make_node_process,
     say_lost,
     say_spare,
     take_part,
@@ -62,12 +62,12 @@ class _Part(Value):
     own: Spec
     plan: Plan | None
 
-    def agent(self, succession: Succession, terms: Terms, **more: Any) -> Agent:
-        """Make the agent of this machine. more: of `make_agent`."""
-        agent = make_agent(self.own, terms, self.trust, say=_say, **more)
-        if self.plan is not None and agent.own is not None:
-            agent.own.plan = self.plan
-        return succession.introduce(agent)
+    def node(self, succession: Succession, terms: Terms, **more: Any) -> NodeProcess:
+        """Make the node process of this machine. more: of `make_node_process`."""
+        node = make_node_process(self.own, terms, self.trust, say=_say, **more)
+        if self.plan is not None and node.own is not None:
+            node.own.plan = self.plan
+        return succession.introduce(node)
 
 
 def run_together(
@@ -133,25 +133,25 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
     more: dict[str, Any] = {"hosts": False, "signals": signals, "ending": ending}
     at = terms
     with Succession(terms) as succession:
-        agent = part.agent(succession, at, waiting=waiting, **more)
+        node = part.node(succession, at, waiting=waiting, **more)
         while True:
-            verdict = take_part(agent, at, part.own.name)
+            verdict = take_part(node, at, part.own.name)
             if waiting.door is not None:
                 return 0, None
-            if not succession.goes_on(agent):
+            if not succession.goes_on(node):
                 if verdict.said:
                     say_line(verdict.said)
                 if verdict.said and not verdict.found and not terms.tells and note:
                     _say(note)  # perhaps the others trust each other by something else
-                return verdict.code, agent.last_words.get("result") if terms.tells else ANOTHERS
-            if agent.joined:
-                _say(f"{say_lost(agent, at)}; the machines that are left go on without it [P419]")
+                return verdict.code, node.last_words.get("result") if terms.tells else ANOTHERS
+            if node.joined:
+                _say(f"{say_lost(node, at)}; the machines that are left go on without it [P419]")
             elders = succession.elders
             if not elders:
                 break
             at = succession.terms_of_elders()
             also = [(elder.address, elder.port) for elder in elders[1:]]
-            agent = part.agent(succession, at, also=also, **more)
+            node = part.node(succession, at, also=also, **more)
         at, door = succession.take_over()
         _say(f"this machine hosts the rendezvous now, at {at.at} [P419]")
         with door:
@@ -177,7 +177,7 @@ def _host(
     whole = request.spec
     if request.logs_specs:  # files are where it says, on each machine
         whole = whole.__replace__(logs=Logs(prefix=whole.logs.prefix))
-    agent = part.agent(succession, terms, hosts=True)
+    node = part.node(succession, terms, hosts=True)
     job = made(
         part.prog,
         lambda: make_hosted_job(
@@ -185,7 +185,7 @@ def _host(
             terms,
             door,
             part.trust,
-            agent=agent,
+            node=node,
             last_words=last_words,
             elects=True,
             inherits=succession.will,
@@ -204,7 +204,7 @@ def _host(
             open_.callback(status.close)
             status.start()
         code = conducted(job, signals)
-    spare = say_spare(agent, part.own.name)
+    spare = say_spare(node, part.own.name)
     if spare:
         say_line(spare)
     return code, {**result, "exit_code": code} if result else None

@@ -59,9 +59,9 @@ class Run(Value):
 
     @property
     def launchers(self) -> set[int]:
-        """The processes of this machine that start its ranks: its launcher, or agents of it."""
-        agents = self.look.get("agents", ()) if self.look is not None else ()
-        here = {int(agent["pid"]) for agent in agents if agent["host"] == _here()}
+        """The processes of this machine that start its ranks: launchers, node processes."""
+        nodes = self.look.get("agents", ()) if self.look is not None else ()
+        here = {int(node["pid"]) for node in nodes if node["host"] == _here()}
         return here | ({self.launcher} if self.launcher else set())
 
 

@@ -26,7 +26,7 @@ def describe(look: Mapping[str, Any], now: float) -> str:
         lines[-1] += f", in job {look['slurm_job']} of Slurm"
     if look.get("hosts"):
         lines.append(f"  machines, by node rank: {shown(', '.join(look['hosts']))}")
-        lines.append(f"  links to their agents: {', '.join(look['links'])}")
+        lines.append(f"  links to their node processes: {', '.join(look['links'])}")
     elif look["nodes"] > 1:
         lines.append(f"  node {look['node']} of {look['nodes']}")
     if look["run_dir"]:

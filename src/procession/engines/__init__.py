@@ -1,4 +1,4 @@
-"""Groups over several machines: an engine gives nodes, and an agent on each runs its ranks.
+"""Groups over several machines: an engine gives nodes, and a node process on each runs its ranks.
 
 `contract` says what an engine is, `registry` finds it by its name; `slurm`, `ray` and `ssh` are the
 engines that come with procession. `job` is what the user holds, `driver` owns a job in the user's

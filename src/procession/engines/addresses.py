@@ -1,4 +1,4 @@
-"""Where agents find their driver: the addresses of this machine, and a port."""
+"""Where node processes find their driver: the addresses of this machine, and a port."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import struct
 
 from procession.values.errors import SpecError
 
-ADDRESS = "PROCESSION_DRIVER_ADDRESS"  # set by users who know where agents reach the driver
+ADDRESS = "PROCESSION_DRIVER_ADDRESS"  # set by users who know where node processes reach the driver
 SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 BACKLOG = 4096
-SPARE = 256  # descriptors for all but the links to agents
+SPARE = 256  # descriptors for all but the links to node processes
 
 
-def make_room(agents: int) -> None:
-    """Raise this process's limit of descriptors to what so many agents need. Raises SpecError."""
+def make_room(nodes: int) -> None:
+    """Raise this process's limit of descriptors to what so many nodes need. Raises SpecError."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = agents + SPARE
+    needed = nodes + SPARE
     if soft == resource.RLIM_INFINITY or needed <= soft:
         return
     if hard != resource.RLIM_INFINITY and needed > hard:
         raise SpecError(
-            f"{agents} agents need {needed} descriptors in this process, and it may have {hard}: "
+            f"{nodes} nodes need {needed} descriptors in this process, and it may have {hard}: "
             "raise the limit (ulimit -Hn), or take fewer nodes"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

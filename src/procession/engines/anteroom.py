@@ -1,8 +1,8 @@
 """Where a driver's connections wait until it is known who has made them.
 
 Theory of operation. Where nodes share no secret, a third party may vouch for each connection, such
-as MUNGE. Then the agent sends an introduction first, and both sides make the key of the link from
-it; only whom the third party trusts can do so. To read an introduction may take long (another
+as MUNGE. Then the node process sends an introduction first, and both sides make the key of the link
+from it; only whom the third party trusts can do so. To read an introduction may take long (another
 process is asked), so it is done in a thread, one after another. The loop goes on meanwhile.
 
     introduction: 8 bytes magic, length of the rest (2 bytes), the rest

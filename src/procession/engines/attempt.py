@@ -1,4 +1,4 @@
-"""The ranks of one node in one attempt: an agent runs them, and reports about them."""
+"""The ranks of one node in one attempt: a node process runs them, and reports about them."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ OF_NODE = ("attempt", "state", "kill_at", "ranks")  # what a look at the job nee
 
 
 class Attempt:
-    """Runs a group in a thread of its own. All methods are for the thread of the agent's loop.
+    """Runs a group in a thread of its own. All methods are for the thread of the loop.
 
     The group has no socket of its own: other terminals see one run, the job.
 
     send: sends a message, in the thread of `loop`. done: called there when the group has ended.
-    copied: the driver's directory, if the agent runs in a copy of it, else "". own: what ranks run
-    where the agent is a part of this node's launcher.
+    copied: the driver's directory, if the node process runs in a copy of it, else "". own: what
+    ranks run where the node process is a part of this node's launcher.
     """
 
     def __init__(

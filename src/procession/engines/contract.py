@@ -1,8 +1,8 @@
-"""What an engine is: it gives nodes, and starts one agent on each.
+"""What an engine is: it gives nodes, and starts one node process on each.
 
-An engine is no supervisor. It allocates nodes, starts agents, and kills them as a last resort. What
-happens to ranks is reported by agents over their links (see `nodeprocess` and `driver`), never by
-an engine.
+An engine is no supervisor. It allocates nodes, starts node processes, and kills them as a last
+resort. What happens to ranks is reported by node processes over their links (see `nodeprocess` and
+`driver`), never by an engine.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from procession.engines.work import Share
 from procession.values.base import Value
 from procession.values.errors import ProcessionError
 
-# Variables that an agent reads, and removes before it starts anything.
+# Variables that a node process reads, and removes before it starts anything.
 INVITATION = "PROCESSION_AGENT"  # JSON: where its driver is
 KEY = "PROCESSION_AGENT_KEY"  # hexadecimal; a secret
 SLOT = "PROCESSION_AGENT_SLOT"  # its number, where an engine gives it; else SLURM_PROCID
-AGENT = "procession.engines.nodeprocess:command"  # what an agent's Python runs, see `own_python`
+# What the Python of a node process runs, see `own_python`.
+NODE_PROCESS = "procession.engines.nodeprocess:command"
 # Variables that stay, also for ranks, so that people on a node see which job they belong to.
 JOB = "PROCESSION_JOB"  # the id of the run
 DRIVER = "PROCESSION_DRIVER"  # the name of the driver's machine
 ON_STDIN = "PROCESSION_AGENT_STDIN"  # "1": it ends when its standard input does
 
-# The driver's directory, where the agent was started in a copy of it that the engine has made.
+# The driver's directory, where the node process was started in a copy of it that the engine has
+# made.
 COPIED = "PROCESSION_AGENT_COPIED"
 
 
@@ -35,7 +37,7 @@ class EngineError(ProcessionError):
         super().__init__(" ".join(text.split()))
 
 
-class AgentCommand(Value):
+class NodeCommand(Value):
     """What an engine starts in each slot.
 
     argv: the command. env: variables that it must find; they hold a key, and so must stand in no
@@ -47,7 +49,7 @@ class AgentCommand(Value):
 
     def __repr__(self) -> str:
         """Show no key: it could come into a log, or a traceback with the values of variables."""
-        return f"AgentCommand(argv={self.argv!r}, env: {', '.join(self.env)})"
+        return f"NodeCommand(argv={self.argv!r}, env: {', '.join(self.env)})"
 
 
 class Said(Value):
@@ -57,14 +59,14 @@ class Said(Value):
 
 
 class SlotGone(Value):
-    """A slot has no agent any more. why: in words."""
+    """A slot has no node process any more. why: in words."""
 
     slot: int
     why: str
 
 
 class EngineGone(Value):
-    """No agent will come any more, and those that were there are gone or will be. why: in words."""
+    """No node process will come any more, and those that came go. why: in words."""
 
     why: str
 
@@ -108,7 +110,7 @@ class Engine(Protocol):
 
     @property
     def slots(self) -> int:
-        """How many agents `start` starts: one for each node, and spare ones."""
+        """How many node processes `start` starts: one for each node, and spare ones."""
         ...
 
     def check(self) -> None:
@@ -118,22 +120,22 @@ class Engine(Protocol):
         """
         ...
 
-    def start(self, agent: AgentCommand, tell: Callable[[EngineEvent], None]) -> None:
-        """Have an agent started in each slot; returns when that is under way.
+    def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:
+        """Have a node process started in each slot; returns when that is under way.
 
         tell: may be called from any thread, until `close` returns. Raises EngineError.
         """
         ...
 
     def replace(self, slot: int) -> None:
-        """Have an agent started for a slot whose agent is gone, on any node that is free.
+        """Have a node process started for a slot that has lost its own, on any node that is free.
 
         Raises EngineError if there is none.
         """
         ...
 
     def kill(self) -> None:
-        """Have all agents ended that are left, by force."""
+        """Have all node processes ended that are left, by force."""
         ...
 
     def close(self) -> None:

@@ -1,14 +1,14 @@
-"""The driver: the one loop that owns a job over several nodes, from its agents to its end.
+"""The driver: the one loop that owns a job over several nodes, from its node processes to its end.
 
 Theory of operation. It works as `driver.supervisor` does, one level up: wait -> event ->
-`JobLife.handle` -> do. One epoll waits for the links to agents, for new ones, and for requests of
-other threads; the engine has a thread of its own, since engines block. What is known of the job
-stands in `jobstate`, and messages of agents are read in `nodeevents`.
+`JobLife.handle` -> do. One epoll waits for the links to node processes, for new ones, and for
+requests of other threads; the engine has a thread of its own, since engines block. What is known of
+the job stands in `jobstate`, and messages of node processes are read in `nodeevents`.
 
-Each agent holds a lease on the driver, and the driver on each agent (see `roster`). A node that was
-lost may run for a moment longer, until its own lease ends; so no attempt begins within `FENCE` of a
-loss. What an engine says about an agent counts only until that agent has come: the link is quicker
-and more reliable.
+Each node process holds a lease on the driver, and the driver on each node process (see `roster`). A
+node that was lost may run for a moment longer, until its own lease ends; so no attempt begins
+within `FENCE` of a loss. What an engine says about a node process counts only until that node
+process has come: the link is quicker and more reliable.
 
 Each machine has its own clock: heartbeats show how far it is from ours (see `clocks`), and failures
 are put in order by our clock.
@@ -27,12 +27,12 @@ from procession.agent.boot import own_python
 from procession.driver.journal import Journal
 from procession.engines.addresses import listen, make_room, own_addresses
 from procession.engines.contract import (
-    AGENT,
     DRIVER,
     JOB,
-    AgentCommand,
+    NODE_PROCESS,
     Engine,
     EngineEvent,
+    NodeCommand,
     Said,
     SlotGone,
 )
@@ -62,13 +62,13 @@ from procession.engines.jobwords import (
     StopWanted,
 )
 from procession.engines.jobwords import Event as LifeEvent
-from procession.engines.nodeevents import WORKING, AgentEvents
+from procession.engines.nodeevents import WORKING, NodeEvents
 from procession.engines.orders import orders
 from procession.engines.printer import Printer
 from procession.engines.questions import Questions
 from procession.engines.reception import Reception, life_of, say_missing
 from procession.engines.restarts import JobRestarts
-from procession.engines.roster import AgentRecord, Roster
+from procession.engines.roster import NodeRecord, Roster
 from procession.engines.wire import KEY_BYTES
 from procession.engines.work import Work
 from procession.output.rundir import RunDir
@@ -81,7 +81,7 @@ from procession.values.policy import StopRequest
 
 LEASE = 5.0  # seconds of silence after which either side takes the other for lost
 FENCE = 2.0  # seconds from the loss of a node to the next attempt
-FAREWELL = 3.0  # seconds for agents to leave; then the engine kills them
+FAREWELL = 3.0  # seconds for node processes to leave; then the engine kills them
 LAST_WORDS = 2.0  # seconds for the console to take what is left, where nobody is patient
 LAST_GRACE = 1.0  # seconds for ranks to end, where other machines may soon go on with the job
 BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
@@ -92,7 +92,7 @@ class Driver:
 
     directory: of its files, None for none. run_id: what the job is called. say: shows people a
     line. reception: where nodes come by themselves. state: what is known of the job. printer: shows
-    the output of ranks. questions: for agents. agent_events: hears agents.
+    the output of ranks. questions: for node processes. node_events: hears them.
     """
 
     def __init__(
@@ -143,12 +143,12 @@ class Driver:
             self._loop.close()
             raise
         self.printer = Printer(self._was_shown, work.prefixes())
-        self.agent_events = AgentEvents(self.state, self._handle, self._restarts, self.printer)
-        self.agent_events.reception = reception
+        self.node_events = NodeEvents(self.state, self._handle, self._restarts, self.printer)
+        self.node_events.reception = reception
         self._engine = EngineThread(engine, self._loop, self._engine_told)
         self._roster = Roster(
             self._loop,
-            self.agent_events,
+            self.node_events,
             key=self._key,
             lease=lease,
             most=self.life.count,
@@ -157,7 +157,7 @@ class Driver:
             admits=reception.admits if reception is not None else None,
         )
         self.questions = Questions(self._loop, self._roster.tell, self._busy)
-        self.agent_events.questions = self.questions
+        self.node_events.questions = self.questions
 
     # -- from other threads
 
@@ -209,7 +209,7 @@ class Driver:
 
     @property
     def start_failed(self) -> bool:
-        """Whether agents were too few, or a rank could not be started."""
+        """Whether node processes were too few, or a rank could not be started."""
         return self.life.missing or self.state.failed_by(Outcome.NOT_STARTED)
 
     @property
@@ -224,9 +224,9 @@ class Driver:
         return [each for each in (*self.printer.faults, self.journal.late, fault) if each]
 
     @property
-    def agents(self) -> list[AgentRecord]:
-        """The agents that are there."""
-        return list(self._roster.agents.values())
+    def nodes(self) -> list[NodeRecord]:
+        """The node processes that are there."""
+        return list(self._roster.nodes.values())
 
     def _busy(self) -> dict[int, int]:
         """Give the slots that have ranks, with their nodes."""
@@ -246,12 +246,12 @@ class Driver:
                 self._lease,
                 slot=0,
             )
-            argv = tuple(own_python(AGENT))
+            argv = tuple(own_python(NODE_PROCESS))
             self._roster.watch(self._door)
             known = {JOB: self.state.run_id, DRIVER: os.uname().nodename}
             if self._reception is not None:
                 say_missing(self.life, self._loop, self._announce)
-            self._engine.start(AgentCommand(argv, {**invitation.variables(), **known}))
+            self._engine.start(NodeCommand(argv, {**invitation.variables(), **known}))
             while not self.life.phase.final:
                 self.journal.publish()
                 self._loop.turn()
@@ -306,7 +306,7 @@ class Driver:
         fence = self._fence()
         seconds = seconds_of(
             deadline.kind,
-            most_patient(self.work.spec, (agent.stop for agent in self.agents)),
+            most_patient(self.work.spec, (node.stop for node in self.nodes)),
             self._stop_how,
             self._reception,
             backoff=fence if self.life.changed else self._delay,
@@ -329,7 +329,7 @@ class Driver:
         """Show people a line; where nodes have launchers of their own, on all of them."""
         self._say(text)
         if self._reception is not None:
-            for slot in self._roster.agents:
+            for slot in self._roster.nodes:
                 self._roster.tell(slot, "say", {"text": text})
 
     def _was_shown(self, blocks: list[tuple[object, int]]) -> None:
@@ -352,24 +352,24 @@ class Driver:
 
     def _launch(self, action: Launch) -> None:
         state = self.state
-        agents = [self._roster.agents[slot] for slot in action.slots]
-        sizes = tuple(agent.nproc for agent in agents) if self._reception is not None else ()
-        work = self.work = state.work = self.work.__replace__(nodes=len(agents), sizes=sizes)
+        nodes = [self._roster.nodes[slot] for slot in action.slots]
+        sizes = tuple(node.nproc for node in nodes) if self._reception is not None else ()
+        work = self.work = state.work = self.work.__replace__(nodes=len(nodes), sizes=sizes)
         if sizes:
             self.printer.prefixes = work.prefixes()
-        state.begin_attempt(agents, named=self._reception is not None)
+        state.begin_attempt(nodes, named=self._reception is not None)
         # An elastic job goes on with other nodes, without a restart.
         last = self._restarts.none_left and self.life.least == self.life.most
         specs = self._reception is None
-        names = interfaces_of(agents)
+        names = interfaces_of(nodes)
         text = say_interfaces(work.spec, names, unset())
         if text and specs and not self.life.attempt:
             self._say(text)
         for slot, fields, blob in orders(state, action, names, specs=specs, last=last):
             self._roster.tell(slot, "launch", fields, blob)
-        for slot, agent in self._roster.agents.items():
+        for slot, node in self._roster.nodes.items():
             if slot not in action.slots:
-                self.agent_events.is_spare(agent)
+                self.node_events.is_spare(node)
 
     def _decide(self) -> None:
         state, attempt = self.state, self.life.attempt
@@ -402,10 +402,10 @@ class Driver:
         self.end = self.state.final_end(self._restarts.notes)
         for note in self.journal.settle():
             self.note(note)
-        # Agents that are lost, or have not come, may still run, or start later.
+        # Node processes that are lost, or have not come, may still run, or start later.
         doubtful = any(s in (Slot.AWAITED, Slot.GONE) for s in self.life.slots)
         words = self._reception.last_words(self.end) if self._reception is not None else {}
-        for slot in self._roster.agents:
+        for slot in self._roster.nodes:
             spare = bool(self.life.places) and self.life.node_of(slot) is None
             self._roster.tell(slot, "bye", {**words, "spare": True} if spare else words)
         self._farewell(doubtful)
@@ -415,16 +415,16 @@ class Driver:
             self.end = self.end.__replace__(notes=(*self.end.notes, note))
 
     def _farewell(self, doubtful: bool) -> None:
-        """Wait for agents to leave, then have the engine give everything back.
+        """Wait for node processes to leave, then have the engine give everything back.
 
-        doubtful: some agents may be left, so the engine kills first.
+        doubtful: some node processes may be left, so the engine kills first.
         """
         over: list[bool] = []
         seconds = self._reception.farewell if self._reception is not None else FAREWELL
         self._loop.after("farewell", seconds, lambda: over.append(True))
-        while self._roster.agents and not over:
+        while self._roster.nodes and not over:
             self._loop.turn()
-        self.state.said += self._engine.finish(kill=doubtful or bool(self._roster.agents))
+        self.state.said += self._engine.finish(kill=doubtful or bool(self._roster.nodes))
 
     def close(self) -> None:
         """Give everything back."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from procession.engines.contract import (
-    AgentCommand,
     Engine,
     EngineError,
     EngineEvent,
     EngineGone,
+    NodeCommand,
     SlotGone,
 )
 from procession.system.eventloop import EventLoop
@@ -21,7 +21,7 @@ PATIENCE = 30.0  # seconds that an engine may take to give everything back
 class EngineThread:
     """Calls an engine, one call after another; its events are given to `take`, in the loop.
 
-    A call that fails becomes an event, too: no agent comes to this slot, or to any.
+    A call that fails becomes an event, too: no node process comes to this slot, or to any.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class EngineThread:
         self._given_back = True  # nothing has been asked for yet
         self._errands = Errands("procession-engine")
 
-    def start(self, agent: AgentCommand) -> None:
-        """Have agents started."""
+    def start(self, command: NodeCommand) -> None:
+        """Have node processes started."""
         self._given_back = False
-        self._ask(lambda: self._engine.start(agent, self._told), EngineGone)
+        self._ask(lambda: self._engine.start(command, self._told), EngineGone)
 
     def replace(self, slot: int) -> None:
-        """Have another agent started for a slot; events about the old one are ignored then."""
+        """Have a node process replaced in its slot; events about the old one are ignored then."""
         self._replacing.add(slot)
 
         def gone(why: str) -> SlotGone:
@@ -65,7 +65,7 @@ class EngineThread:
         return faults
 
     def close(self) -> None:
-        """Let the thread end; if the driver has failed, agents are killed first."""
+        """Let the thread end; if the driver has failed, node processes are killed first."""
         if not self._given_back:
             self.finish(kill=True)
         self._errands.end()

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable, Sequence
 
 from procession.engines.addresses import of_interfaces
-from procession.engines.roster import AgentRecord
+from procession.engines.roster import NodeRecord
 from procession.values.spec import Spec
 
 NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -29,16 +29,16 @@ def interface_of(address: str) -> str:
     return names[0] if names else ""
 
 
-def interfaces_of(agents: Sequence[AgentRecord]) -> list[str]:
-    """Give the interface of each agent's machine; "" for all where they are on one machine.
+def interfaces_of(nodes: Sequence[NodeRecord]) -> list[str]:
+    """Give the interface of each node process's machine; "" for all where they are on one machine.
 
-    An agent on the driver's machine may have come by the loopback interface: its interface is the
-    one by which the others have come.
+    A node process on the driver's machine may have come by the loopback interface: its interface is
+    the one by which the others have come.
     """
-    if len({agent.peer for agent in agents}) < 2:
-        return [""] * len(agents)
-    here = next(interface_of(agent.reached) for agent in agents if agent.peer)
-    return [agent.interface if agent.peer else here for agent in agents]
+    if len({node.peer for node in nodes}) < 2:
+        return [""] * len(nodes)
+    here = next(interface_of(node.reached) for node in nodes if node.peer)
+    return [node.interface if node.peer else here for node in nodes]
 
 
 def with_interface(spec: Spec, name: str) -> Spec:

@@ -1,4 +1,4 @@
-"""What an agent learns from its environment: where its driver is, and the key of the job."""
+"""What a node process learns from its environment: where its driver is, and the key of the job."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from procession.values.base import Value
 
 
 class Invitation(Value):
-    """What an agent has to know when it starts.
+    """What a node process has to know when it starts.
 
     at: addresses of the driver, as (host, port). key: shared with it. lease: seconds. slot: this
-    agent's. on_stdin: whether it ends with its standard input. copied: the driver's directory, if
-    this agent was started in a copy of it, else "".
+    node process's. on_stdin: whether it ends with its standard input. copied: the driver's
+    directory, if this node process was started in a copy of it, else "".
     """
 
     at: tuple[tuple[str, int], ...]
@@ -30,7 +30,7 @@ class Invitation(Value):
         return f"Invitation(at={self.at!r}, lease={self.lease:g}, slot={self.slot})"
 
     def variables(self) -> dict[str, str]:
-        """Give the variables for an agent, without its slot."""
+        """Give the variables for a node process, without its slot."""
         at = [list(each) for each in self.at]
         said = {"at": at, "lease": self.lease}
         return {INVITATION: json.dumps(said), KEY: self.key.hex()}
@@ -54,6 +54,6 @@ def take_invitation(env: MutableMapping[str, str]) -> Invitation:
         )
     except (ValueError, TypeError, KeyError, OverflowError):
         raise EngineError(
-            f"{INVITATION} does not say where the driver is: agents are started by `procession run "
+            f"{INVITATION} does not say where the driver is: it is set by `procession run "
             "--engine`, not by hand"
         ) from None

@@ -59,7 +59,7 @@ class Job(Handle):
 
     distant = True
     _kind = "job"
-    _crash_text = "the driver of {name} failed ({why}); its agents end its ranks"
+    _crash_text = "the driver of {name} failed ({why}); its node processes end its ranks"
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Job(Handle):
         except ValueError as e:
             raise SpecError(f"link encryption {e} [P215]") from None
         try:
-            check_python()  # of which agents are started
+            check_python()  # of which node processes are started
         except OSError as e:
             raise EngineError(e.strerror or str(e)) from None
         engine.check()
@@ -118,8 +118,8 @@ class Job(Handle):
         thread.start()
 
     def on_signal(self, call: Callable[[int, str, bool], None]) -> None:
-        """Have `call` called with each signal that an agent got, which agent, and whether again."""
-        self._driver.agent_events.on_signal = call
+        """Call `call` with each signal that a node process got, which one, and whether again."""
+        self._driver.node_events.on_signal = call
 
     @property
     def who_stopped(self) -> str:
@@ -144,12 +144,12 @@ class Job(Handle):
         As `Group.look`, with the ranks of all nodes by their numbers in the job. A node that does
         not answer at once is shown as it was last seen.
         """
-        self._check_thread("its agents")
+        self._check_thread("its node processes")
         return look_at(self, self._driver, self._seen)
 
     def stacks(self, timeout: float = 1.0, *, native: bool = False) -> list[dict[str, Any]]:
         """Say where each rank is now, as `Group.stacks` does, by its number in the job."""
-        self._check_thread("its agents")
+        self._check_thread("its node processes")
         return stacks_of(self._driver, timeout, native=native)
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from procession.engines.jobwords import JobPhase, Slot
 from procession.engines.lifecycle import JobLife
 from procession.engines.outcome import NodePart, job_end
 from procession.engines.reception import Reception
-from procession.engines.roster import AgentRecord
+from procession.engines.roster import NodeRecord
 from procession.engines.will import Heir, Will
 from procession.engines.work import Work
 from procession.explain.ends import none_started
@@ -25,17 +25,17 @@ SHOWN = 8  # hosts that are named in the message that others did not come
 
 
 class JobState:
-    """Shared by `Driver` and `AgentEvents`; for the thread of the loop.
+    """Shared by `Driver` and `NodeEvents`; for the thread of the loop.
 
     engine: its name. place: the directory of the run's files, "" for none. run_id: what the job is
-    called. parts: of this attempt, by node. hosts: of slots, also where agents are gone.
-    heirs: of slots, how a node is found if it takes over.
-    said: what the engine said last. encryption: what protects links to agents, in words.
-    address: where ranks of this attempt meet, as node 0 has chosen. active_at: when a rank anywhere
-    wrote last. lost_at: when a node was lost last, in seconds, 0 for never. running_since: when all
-    ranks of this attempt ran, 0 if not yet. late: not all agents came in time. reception: where
-    they come by themselves, else None. last: the end of the last attempt about which a restart was
-    decided. stopper: what agent was told to end the job, in words, "" for none.
+    called. parts: of this attempt, by node. hosts: of slots, also where node processes are gone.
+    heirs: of slots, how a node is found if it takes over. said: what the engine said last.
+    encryption: what protects links to node processes, in words. address: where ranks of this
+    attempt meet, as node 0 has chosen. active_at: when a rank anywhere wrote last. lost_at: when a
+    node was lost last, in seconds, 0 for never. running_since: when all ranks of this attempt ran,
+    0 if not yet. late: not all node processes came in time. reception: where they come by
+    themselves, else None. last: the end of the last attempt about which a restart was decided.
+    stopper: which node process was told to end the job, in words, "" for none.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class JobState:
         self.stopper = ""
 
     def note_stopper(self, number: int, host: str) -> None:
-        """Note that an agent got a signal that ends the job."""
-        self.stopper = self.stopper or f"{signal_name(number)} to the agent on {host}"
+        """Note that a node process got a signal that ends the job."""
+        self.stopper = self.stopper or f"{signal_name(number)} to the node process on {host}"
 
     def will(self, slots: Sequence[int]) -> Will | None:
         """Give what the nodes of an attempt are told, None if they have not said who they are."""
@@ -80,13 +80,13 @@ class JobState:
             return None
         return Will(tuple(heirs), self.life.attempt, self.life.regrouped)
 
-    def begin_attempt(self, agents: Sequence[AgentRecord], *, named: bool) -> None:
-        """Begin an attempt with the nodes of these agents. named: see `NodePart`."""
+    def begin_attempt(self, nodes: Sequence[NodeRecord], *, named: bool) -> None:
+        """Begin an attempt with the nodes of these node processes. named: see `NodePart`."""
         self.active_at = time.monotonic_ns()
         first, size = self.work.first, self.work.size
         self.parts = [
-            NodePart(n, agent.host, first(n), size(n), agent.clocks, {}, named=named)
-            for n, agent in enumerate(agents)
+            NodePart(n, node.host, first(n), size(n), node.clocks, {}, named=named)
+            for n, node in enumerate(nodes)
         ]
 
     def inherit(self, will: Will) -> None:
@@ -176,12 +176,12 @@ class JobState:
         )
 
     def _missing(self) -> str:
-        """Say which agents came, where some did not."""
+        """Say which node processes came, where some did not."""
         if self.life.isolated:
             return self._apart()
         there = [s for s, state in enumerate(self.life.slots) if state in (Slot.IDLE, Slot.BUSY)]
         reception = self.reception
-        what = "machines" if reception is not None else "agents"
+        what = "machines" if reception is not None else "node processes"
         seconds = reception.gather if reception is not None else self.work.spec.hang.start
         refused = self.said and not self.life.attempt
         if not self.late and reception is not None and reception.sealed and not refused:

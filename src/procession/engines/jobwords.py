@@ -10,26 +10,26 @@ from procession.values.base import Value
 class Slot(enum.Enum):
     """What an engine's slot holds."""
 
-    AWAITED = "an agent was asked for"
-    IDLE = "an agent that has no ranks"
-    BUSY = "an agent with the ranks of a node"
-    GONE = "no agent any more"
+    AWAITED = "a node process was asked for"
+    IDLE = "a node process that has no ranks"
+    BUSY = "a node process with the ranks of a node"
+    GONE = "no node process any more"
 
 
 class SlotEvent(enum.Enum):
     """What can happen to a slot."""
 
-    JOINED = "its agent is there"
+    JOINED = "its node process is there"
     READY = "all its ranks run"
     FAILED = "a rank of it failed"
     ENDED = "no rank of it is left"
-    GONE = "its agent is gone"
+    GONE = "its node process is gone"
 
 
 class JobPhase(enum.Enum):
     """Where a job is in its life."""
 
-    GATHERING = "agents are awaited"
+    GATHERING = "node processes are awaited"
     MEETING = "node 0 chooses where ranks meet"
     STARTING = "ranks are being started"
     RUNNING = "every rank reached its program"
@@ -49,8 +49,8 @@ class JobPhase(enum.Enum):
 class JobEvent(enum.Enum):
     """What can happen to a job as a whole."""
 
-    GATHER = "agents come, or are to come"
-    ENOUGH = "enough agents are there"
+    GATHER = "node processes come, or are to come"
+    ENOUGH = "enough node processes are there"
     MET = "node 0 has chosen where ranks meet"
     ALL_READY = "every rank runs"
     STOP = "ranks are to end"
@@ -64,7 +64,7 @@ class JobEvent(enum.Enum):
 class DeadlineKind(enum.Enum):
     """What a deadline is for."""
 
-    GATHER = "as many agents are there as the job has nodes"
+    GATHER = "as many node processes are there as the job has nodes"
     STOP = "nodes have obeyed the stop"
     KILL = "nodes have obeyed the kill"
     BACKOFF = "the next attempt begins"
@@ -90,7 +90,7 @@ JOB_TABLE: dict[tuple[JobPhase, JobEvent], JobPhase] = {
     (_P.GATHERING, _J.ENOUGH): _P.MEETING,
     (_P.GATHERING, _J.BADLY): _P.FAILED,
     (_P.GATHERING, _J.ASKED): _P.STOPPED,
-    (_P.MEETING, _J.GATHER): _P.GATHERING,  # an agent went, or another one came
+    (_P.MEETING, _J.GATHER): _P.GATHERING,  # a node process went, or another one came
     (_P.MEETING, _J.MET): _P.STARTING,
     (_P.MEETING, _J.BADLY): _P.FAILED,
     (_P.MEETING, _J.ASKED): _P.STOPPED,
@@ -132,7 +132,7 @@ class Met(Value):
 
 
 class Leaves(Value):
-    """The agent of a slot is to leave an elastic job; others go on if they are enough."""
+    """The node process of a slot is to leave an elastic job; others go on if they are enough."""
 
     slot: int
 
@@ -164,7 +164,7 @@ Event = Happened | Met | Leaves | StopWanted | Decided | Deadline
 
 
 class Meet(Value):
-    """Have the agent in this slot choose where ranks meet."""
+    """Have the node process in this slot choose where ranks meet."""
 
     slot: int
 
@@ -185,7 +185,7 @@ class Stop(Value):
 
 
 class Replace(Value):
-    """Have a new agent started for a slot; tell `GONE` if there is none."""
+    """Have a new node process started for a slot; tell `GONE` if there is none."""
 
     slot: int
 
@@ -197,7 +197,7 @@ class Drop(Value):
 
 
 class Dismiss(Value):
-    """Let the agents of these slots go: they leave, and have no ranks any more."""
+    """Let the node processes of these slots go: they leave, and have no ranks any more."""
 
     slots: tuple[int, ...]
 

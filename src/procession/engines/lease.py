@@ -1,4 +1,4 @@
-"""An agent's lease on its driver: without news for that long, the driver counts as lost."""
+"""A node process's lease on its driver: without news for that long, the driver counts as lost."""
 
 from __future__ import annotations
 

@@ -1,25 +1,26 @@
 """The lifecycle of a job over several nodes: every rule, and nothing else.
 
 Theory of operation. This is like `rules.lifecycle` for ranks, one level up: one state machine per
-slot, which an engine fills with an agent, and one for the job, which couples them; their tables
-are in `jobwords`. `JobLife.handle(event)` changes a slot, then the job, and returns what the caller
-must do. It knows no socket, clock or engine, so that an exhaustive walk can prove that nothing gets
-stuck. An event that the table of slots does not hold raises `IllegalEvent` and changes nothing. An
-event about one slot looks at no other slot, so that the cost does not grow with the number of
-nodes: see `tally`.
+slot, which an engine fills with a node process, and one for the job, which couples them; their
+tables are in `jobwords`. `JobLife.handle(event)` changes a slot, then the job, and returns what the
+caller must do. It knows no socket, clock or engine, so that an exhaustive walk can prove that
+nothing gets stuck. An event that the table of slots does not hold raises `IllegalEvent` and changes
+nothing. An event about one slot looks at no other slot, so that the cost does not grow with the
+number of nodes: see `tally`.
 
 The rules:
 
-- A job begins when as many agents are there as it has nodes; slots beyond that are spare. A node
-  keeps its slot from attempt to attempt as long as its agent lives; a lost one's place is taken by
-  a spare slot, or else by a new agent, for which the engine is asked once in an attempt.
+- A job begins when as many node processes are there as it has nodes; slots beyond that are spare. A
+  node keeps its slot from attempt to attempt as long as its node process lives; a lost one's place
+  is taken by a spare slot, or else by a new node process, for which the engine is asked once in an
+  attempt.
 - The first failure of a rank on any node, or the loss of a node, stops the ranks of all nodes.
 - Nodes that are lost while the job is being stopped are no cause of its failure.
 - An attempt is over when no slot is busy. The caller decides whether another one follows.
 - A stop that is asked for and not obeyed becomes a kill, and then the loss of the node: a job ends,
   whatever its nodes do.
-- Where nodes come by themselves (`open`), a slot whose agent is gone waits for the next node,
-  unless it is known that none comes for it (`sealed`).
+- Where nodes come by themselves (`open`), a slot whose node process is gone waits for the next
+  node, unless it is known that none comes for it (`sealed`).
 - An elastic job has `least` to `most` nodes. It begins with all of them, or with fewer after the
   last call. A node that comes or goes later stops the ranks, and the next attempt begins with the
   nodes that are there. This is no failure, so no restart rule is asked. If ranks fail while a node
@@ -65,16 +66,15 @@ class JobLife(Record):
     """The joint state of a job. Pass events to `handle`; do what it returns.
 
     nodes: how many it has in this attempt; least, most: how many it may have. slots: how many the
-    engine fills. tally: how many of them are in each
-    state. places: the slot of each node in this attempt, () while they are not known; node_at: the
-    node of each such slot. kept: places of the attempt before. ready: slots whose ranks all run.
-    failed: slots whose ranks failed in this attempt, in the order of the reports. lost: nodes that
-    were lost in it while they had ranks. missing: agents were too few. open, sealed: see above.
-    keys: by which nodes of an open job are put in order, by slot. changed: a node came or went in
-    this attempt; regrouped: after how many attempts that was so. leaving: slots that are to go.
-    called: whether the last call has passed, None while there was none. elects: whether another
-    machine takes over an elastic job if this one is lost. worlds: then, those of which enough nodes
-    must be there.
+    engine fills. tally: how many of them are in each state. places: the slot of each node in this
+    attempt, () while they are not known; node_at: the node of each such slot. kept: places of the
+    attempt before. ready: slots whose ranks all run. failed: slots whose ranks failed in this
+    attempt, in the order of the reports. lost: nodes that were lost in it while they had ranks.
+    missing: node processes were too few. open, sealed: see above. keys: by which nodes of an open
+    job are put in order, by slot. changed: a node came or went in this attempt; regrouped: after
+    how many attempts that was so. leaving: slots that are to go. called: whether the last call has
+    passed, None while there was none. elects: whether another machine takes over an elastic job if
+    this one is lost. worlds: then, those of which enough nodes must be there.
     """
 
     nodes: int
@@ -119,9 +119,9 @@ class JobLife(Record):
     ) -> JobLife:
         """Make the life of a job for `nodes` nodes, where an engine has so many slots.
 
-        replaces: the engine is asked for other agents before the first attempt, too. least: of an
-        elastic job, how many nodes are enough. open: nodes come by themselves. elects, sealed: see
-        above.
+        replaces: the engine is asked for other node processes before the first attempt, too. least:
+        of an elastic job, how many nodes are enough. open: nodes come by themselves. elects,
+        sealed: see above.
         """
         tally = {**dict.fromkeys(Slot, 0), Slot.AWAITED: slots}
         slots_of = [Slot.AWAITED] * slots
@@ -137,7 +137,7 @@ class JobLife(Record):
         self.worlds = (World(size, frozenset(), inherited=True),)
 
     def take_vote(self, slot: int) -> None:
-        """Take note that the agent of a slot was a node of the inherited world.
+        """Take note that the node process of a slot was a node of the inherited world.
 
         To be used before it is told that it has joined. The last call begins anew.
         """
@@ -274,7 +274,7 @@ class JobLife(Record):
         return self._dismiss() if self.slots[slot] is Slot.IDLE else self._regroup()
 
     def can_spare(self, slot: int) -> bool:
-        """Tell whether the job can go on without the agent of this slot.
+        """Tell whether the job can go on without the node process of this slot.
 
         So can an elastic job that has enough others, and any other without a spare node.
         """

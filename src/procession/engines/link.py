@@ -1,4 +1,4 @@
-"""One end of the connection between a driver and an agent: a wire on a socket, in an event loop."""
+"""One end of a link between driver and node process: a wire on a socket, in an event loop."""
 
 from __future__ import annotations
 

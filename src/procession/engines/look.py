@@ -1,4 +1,4 @@
-"""A job as it is now, as plain data: what its agents answer, put together."""
+"""A job as it is now, as plain data: what its node processes answer, put together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from procession.values.errors import RankEnd
 
 Look = dict[str, Any]
 
-LOOK_SECONDS = 0.5  # for agents to look at their ranks
+LOOK_SECONDS = 0.5  # for node processes to look at their ranks
 TIMES = ("started_at", "beat_at")
 
 
@@ -55,7 +55,7 @@ def look_at(job: Handle, driver: Driver, seen: Seen) -> dict[str, Any]:
         "engine": driver.engine.name,
         "hosts": [part.host for part in parts],
         "links": list(driver.state.encryption),
-        "agents": [{"host": agent.host, "pid": agent.pid} for agent in driver.agents],
+        "agents": [{"host": node.host, "pid": node.pid} for node in driver.nodes],
     }
 
 

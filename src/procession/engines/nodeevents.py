@@ -1,4 +1,4 @@
-"""The messages of agents, and what follows from them for the life of the job."""
+"""The messages of node processes, and what follows from them for the life of the job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from procession.engines.printer import Printer
 from procession.engines.questions import Questions
 from procession.engines.reception import Reception
 from procession.engines.restarts import JobRestarts
-from procession.engines.roster import AgentRecord
+from procession.engines.roster import NodeRecord
 from procession.engines.tunnel import possible
 from procession.engines.wire import Message
 from procession.explain.facts import facts_of_failure
@@ -38,12 +38,12 @@ SHOWN_STRAYS = 4
 WORKING = (JobPhase.STARTING, JobPhase.RUNNING)
 
 
-class AgentEvents:
-    """Takes what agents send, as a `roster.Listener`. For the thread of the loop.
+class NodeEvents:
+    """Takes what node processes send, as a `roster.Listener`. For the thread of the loop.
 
     handle: takes events of the job's life. questions, reception: to be set; where nodes come by
     themselves, nothing that they send is unpickled. on_signal: to be called with each
-    signal that an agent got, and which agent; without it, SIGTERM stops the job.
+    signal that a node process got, and which one; without it, SIGTERM stops the job.
     """
 
     questions: Questions
@@ -67,53 +67,53 @@ class AgentEvents:
     # -- coming and going
 
     def expects(self, slot: int) -> bool:
-        """Tell whether an agent may come to this slot."""
+        """Tell whether a node process may come to this slot."""
         life = self._life
         there = 0 <= slot < life.count and not life.phase.final
         return there and life.slots[slot] is Slot.AWAITED
 
     def seat(self) -> int:
-        """Give a slot for an agent that has none yet, -1 if all are taken."""
+        """Give a slot for a node process that has none yet, -1 if all are taken."""
         slots = self._life.slots
         return next((n for n, state in enumerate(slots) if state is Slot.AWAITED), -1)
 
     def objection(self, greeting: dict[str, Any]) -> str:
-        """Say why an agent that greets so cannot be taken, "" if it can."""
+        """Say why a node process that greets so cannot be taken, "" if it can."""
         return self.reception.objection(greeting) if self.reception is not None else ""
 
-    def joined(self, agent: AgentRecord) -> None:
-        """Take note that an agent is there."""
-        state, encryption = self._state, agent.link.encryption
-        state.hosts[agent.slot] = agent.host
-        if agent.heir is not None:
-            state.heirs[agent.slot] = agent.heir
+    def joined(self, node: NodeRecord) -> None:
+        """Take note that a node process is there."""
+        state, encryption = self._state, node.link.encryption
+        state.hosts[node.slot] = node.host
+        if node.heir is not None:
+            state.heirs[node.slot] = node.heir
             inherits = self.reception.inherits if self.reception is not None else None
-            if inherits is not None and agent.heir.name in (h.name for h in inherits.world):
-                state.lost_at = max(state.lost_at, time.monotonic() + agent.heir.wait)
-                self._life.take_vote(agent.slot)
-        if agent.order:
-            self._life.keys[agent.slot] = agent.order
+            if inherits is not None and node.heir.name in (h.name for h in inherits.world):
+                state.lost_at = max(state.lost_at, time.monotonic() + node.heir.wait)
+                self._life.take_vote(node.slot)
+        if node.order:
+            self._life.keys[node.slot] = node.order
         said = f"encrypted ({encryption})" if encryption else NOT_ENCRYPTED
         if said not in state.encryption:
             state.encryption = (*state.encryption, said)
             if not encryption and possible():
                 state.announce(
-                    f"the link to {agent.host} is not encrypted: its Python {agent.python} cannot"
+                    f"the link to {node.host} is not encrypted: its Python {node.python} cannot"
                 )
-        state.note("joined", agent.slot, f"the link is {said}")
-        self._handle(Happened(SlotEvent.JOINED, agent.slot))
-        if self._life.phase in WORKING and self._life.node_of(agent.slot) is None:
-            self.is_spare(agent)
+        state.note("joined", node.slot, f"the link is {said}")
+        self._handle(Happened(SlotEvent.JOINED, node.slot))
+        if self._life.phase in WORKING and self._life.node_of(node.slot) is None:
+            self.is_spare(node)
 
-    def is_spare(self, agent: AgentRecord) -> None:
+    def is_spare(self, node: NodeRecord) -> None:
         """Tell a node that comes by itself, and is not needed, that it waits."""
         if self.reception is not None:
             work = self._state.work
             said = f"{work.spec.name} has its {work.nodes} machines: this one waits for a place"
-            agent.link.send("say", {"text": said})
+            node.link.send("say", {"text": said})
 
-    def refused(self, agent: AgentRecord, why: str) -> None:
-        """Take note that an agent came and was sent away.
+    def refused(self, node: NodeRecord, why: str) -> None:
+        """Take note that a node process came and was sent away.
 
         An engine has started it for its slot, which has none now. Where nodes come by themselves,
         the slot is free for another one, if one may come.
@@ -121,8 +121,8 @@ class AgentEvents:
         self._state.said.append(why)
         self._state.announce(why)
         another = self.reception is not None and not self.reception.sealed
-        if not another and self._life.slots[agent.slot] is Slot.AWAITED:
-            self._handle(Happened(SlotEvent.GONE, agent.slot))
+        if not another and self._life.slots[node.slot] is Slot.AWAITED:
+            self._handle(Happened(SlotEvent.GONE, node.slot))
 
     def strayed(self, address: str) -> None:
         """Say that somebody came who does not have the key, where it may be one that is missing."""
@@ -135,14 +135,14 @@ class AgentEvents:
                 "another user's"
             )
 
-    def lost(self, agent: AgentRecord, why: str) -> None:
-        """Take note that an agent is gone, or unreachable."""
-        state, slot = self._state, agent.slot
+    def lost(self, node: NodeRecord, why: str) -> None:
+        """Take note that a node process is gone, or unreachable."""
+        state, slot = self._state, node.slot
         self.questions.gone(slot)
         node_rank = self._life.node_of(slot)
         if node_rank is not None and self._life.slots[slot] is Slot.BUSY:
             part = state.parts[node_rank]
-            part.lost, part.lost_at = why, int(agent.link.heard_at * 1e9)
+            part.lost, part.lost_at = why, int(node.link.heard_at * 1e9)
             state.lost_at = time.monotonic()
             state.note("node_lost", slot, why)
             state.announce(f"node {node_rank} ({part.host}) is lost: {why}; all ranks are ended")
@@ -150,30 +150,30 @@ class AgentEvents:
 
     # -- messages
 
-    def heard(self, agent: AgentRecord, message: Message) -> None:
+    def heard(self, node: NodeRecord, message: Message) -> None:
         """Take a message. Raises ValueError, KeyError or TypeError for one that is malformed."""
-        fields, slot, state = message.fields, agent.slot, self._state
+        fields, slot, state = message.fields, node.slot, self._state
         if message.kind == "pulse":
             if fields.get("active"):
-                state.active_at = max(state.active_at, agent.clocks.ours(int(fields["active"])))
+                state.active_at = max(state.active_at, node.clocks.ours(int(fields["active"])))
         elif message.kind == "log":
-            self._printer.show(int(fields["stream"]), bytes(message.blob), agent)
+            self._printer.show(int(fields["stream"]), bytes(message.blob), node)
         elif message.kind == "leaving":
-            agent.link.lose(_why_left(fields))
+            node.link.lose(_why_left(fields))
         elif message.kind == "answer":
             self.questions.take(slot, fields)
         elif message.kind == "signal":
-            self._signalled(agent, int(fields["number"]), bool(fields.get("again")))
+            self._signalled(node, int(fields["number"]), bool(fields.get("again")))
         elif fields.get("attempt") == self._life.attempt:
             node_rank = self._life.node_of(slot)
             if message.kind == "met" and node_rank == 0:
                 state.address = str(fields["address"]), int(fields["port"])
                 self._handle(Met(self._life.attempt))
             elif node_rank is not None and self._life.slots[slot] is Slot.BUSY:
-                self._heard_of_ranks(agent, state.parts[node_rank], message)
+                self._heard_of_ranks(node, state.parts[node_rank], message)
 
-    def _heard_of_ranks(self, agent: AgentRecord, part: NodePart, message: Message) -> None:
-        fields, slot, state = message.fields, agent.slot, self._state
+    def _heard_of_ranks(self, node: NodeRecord, part: NodePart, message: Message) -> None:
+        fields, slot, state = message.fields, node.slot, self._state
         if message.kind == "ready":
             self._handle(Happened(SlotEvent.READY, slot))
         elif message.kind == "failed":
@@ -182,7 +182,7 @@ class AgentEvents:
             state.note("rank_failed", slot, facts=facts_of_failure(part.failed, rank))
             self._handle(Happened(SlotEvent.FAILED, slot))
         elif message.kind == "restart":
-            self._decide_for_rank(agent, part, fields)
+            self._decide_for_rank(node, part, fields)
         elif message.kind == "value":
             if self.reception is None and permitted(state.work.spec.program).pickles:
                 part.values[int(fields["rank"])] = message.blob
@@ -196,12 +196,10 @@ class AgentEvents:
             ok = part.state in ("SUCCEEDED", "STOPPED") and not part.end.failures
             self._handle(Happened(SlotEvent.ENDED, slot, ok=ok))
 
-    def _decide_for_rank(
-        self, agent: AgentRecord, part: NodePart, fields: Mapping[str, Any]
-    ) -> None:
-        """Decide whether a single rank starts again, and tell its agent.
+    def _decide_for_rank(self, node: NodeRecord, part: NodePart, fields: Mapping[str, Any]) -> None:
+        """Decide whether a single rank starts again, and tell its node process.
 
-        When the ranks are being ended, their agents wait for no answer.
+        When the ranks are being ended, their node processes wait for no answer.
         """
         state, life, attempt = self._state, self._life, self._life.attempt
         number = int(fields["id"])
@@ -218,36 +216,36 @@ class AgentEvents:
                 state.journal.note("restarting", rank, attempt, detail=said)
                 state.announce(said)
             answer = {name: getattr(decided, name) for name in ("again", "delay", "head", "count")}
-            agent.link.send("decided", {"attempt": attempt, "id": number, **answer})
+            node.link.send("decided", {"attempt": attempt, "id": number, **answer})
 
         if works():
             self._restarts.decide_for_rank(part, state.work.world, fields, done)
 
-    def _signalled(self, agent: AgentRecord, number: int, again: bool) -> None:
+    def _signalled(self, node: NodeRecord, number: int, again: bool) -> None:
         state = self._state
-        state.note("signalled", agent.slot, facts={"signal": number})
-        if agent.slot in self._life.leaving:  # the others go on, whatever comes
+        state.note("signalled", node.slot, facts={"signal": number})
+        if node.slot in self._life.leaving:  # the others go on, whatever comes
             if again:
-                agent.link.send("stop", {"attempt": self._life.attempt, "kill": True})
+                node.link.send("stop", {"attempt": self._life.attempt, "kill": True})
             return
-        if number in LEAVING and self._life.can_spare(agent.slot):
-            self._handle(Leaves(agent.slot))
+        if number in LEAVING and self._life.can_spare(node.slot):
+            self._handle(Leaves(node.slot))
             return
         if self.on_signal is not None:
-            self.on_signal(number, f"the agent on {agent.host}", again)
+            self.on_signal(number, f"the node process on {node.host}", again)
         elif again:
-            state.note_stopper(number, agent.host)
+            state.note_stopper(number, node.host)
             self._handle(StopWanted(kill=True))
         elif number == signal.SIGTERM and not self._life.stop_wanted:
-            state.announce(f"the agent on {agent.host} got SIGTERM: the job ends")
-            state.note_stopper(number, agent.host)
+            state.announce(f"the node process on {node.host} got SIGTERM: the job ends")
+            state.note_stopper(number, node.host)
             self._handle(StopWanted())
 
 
 def _why_left(fields: Mapping[str, Any]) -> str:
-    """Say why an agent left by itself."""
+    """Say why a node process left by itself."""
     if "crashed" in fields:
-        return f"its agent failed: {fields['crashed']}"
+        return f"its node process failed: {fields['crashed']}"
     return (
         f"it had heard nothing from this process for {float(fields['silent']):.1f} s: either this "
         "machine was too busy, or the network was cut"

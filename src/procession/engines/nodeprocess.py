@@ -1,25 +1,26 @@
-"""The agent: what an engine starts on each node. It runs the ranks of its node for a driver.
+"""The node process: what an engine starts on each node. It runs the ranks of its node for a driver.
 
-Theory of operation. An agent is a `Group`, the supervisor for one machine, at the end of a link.
-The main thread runs an event loop for the link, heartbeats, signals and output; each attempt has a
+Theory of operation. A node process has a `Group`, a run on one machine, at the end of a link. The
+main thread runs an event loop for the link, heartbeats, signals and output; each attempt has a
 group in a thread of its own, so that nothing that a group does delays a heartbeat. All decisions
 that concern more than this node are the driver's.
 
-The agent holds a lease on its driver. When the link ends, or nothing has come on it for the time of
-the lease, or (where an engine asks for that) standard input ends, the agent ends its ranks, kills
-those that do not obey in time, and exits. It needs no help for that: on a host that is cut off, no
-engine could end ranks in time. If this process itself is killed, the parent of the ranks ends
+The node process holds a lease on its driver. When the link ends, or nothing has come on it for the
+time of the lease, or (where an engine asks for that) standard input ends, the node process ends its
+ranks, kills those that do not obey in time, and exits. It needs no help for that: on a host that is
+cut off, no engine could end ranks in time. If this process itself is killed, the agent ends
 them: see `agent.server`.
 
 How long ranks have to obey then: the driver may live, and go on with other nodes soon, and nobody
 can know that here. So it is a second at most, unless the driver has said that this attempt is the
 last one, whatever happens: then nobody waits for the end of these ranks, and they have their whole
-grace period. Where an engine holds an agent by its standard input, it is always a second, since
-such an engine kills what does not end.
+grace period. Where an engine holds a node process by its standard input, it is always a second,
+since such an engine kills what does not end.
 
-Run by engines as `contract.AGENT`; its exit code has no meaning. Where a launcher was started on
-each node, the agent is a part of it (see `ownnode`): it runs what its own launcher was asked for,
-never unpickles anything, and keeps the last words of the driver for the launcher.
+Run by engines as `contract.NODE_PROCESS`; its exit code has no meaning. Where a launcher was
+started on each node, the node process is a part of it (see `ownnode`): it runs what its own
+launcher was asked for, never unpickles anything, and keeps the last words of the driver for the
+launcher.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from procession.system.ports import free_port
 
 SILENT = "it does not answer"
 CONNECT_SECONDS = 30.0  # for finding the driver
-ANSWER_SECONDS = 10.0  # for its answer, when thousands of agents come at the same time
+ANSWER_SECONDS = 10.0  # for its answer, when thousands of node processes come at the same time
 LAST_TRY_SECONDS = 1.0  # for a try that begins just before the time for finding it is over
 SURE = 1.5  # leases until both sides of a network that was cut have noticed it
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
@@ -61,7 +62,7 @@ TOLD = tuple(
 )
 
 
-class Agent:
+class NodeProcess:
     """Runs the ranks of one node. `run` returns when the driver has no use for it any more.
 
     own: what it knows where it is a part of this node's launcher. last_words: of the driver, {} if
@@ -152,7 +153,7 @@ class Agent:
         if self.own is not None:
             self.own.say(text)
             return
-        line = f"procession: agent on {os.uname().nodename}: {text}\n"
+        line = f"procession: node process on {os.uname().nodename}: {text}\n"
         with contextlib.suppress(OSError):
             os.write(self._stderr, line.encode(errors="backslashreplace"))
 
@@ -184,8 +185,8 @@ class Agent:
                     return True
                 self._sent_away = fault
             if refused == len(self._invitation.at) and own is None:
-                # The driver listens before any agent is started: so it is gone. How the job ended
-                # is its to say, by its own exit code.
+                # The driver listens before any node process is started: so it is gone. How the job
+                # ended is its to say, by its own exit code.
                 self._late = True
                 break
             if own is not None and own.waits(fault):
@@ -216,7 +217,7 @@ class Agent:
         return key
 
     def _greet(self, sock: socket.socket, key: bytes, patience: float) -> str:
-        """Introduce this agent to the driver; gives why that failed, "" if it did not.
+        """Introduce this node process to the driver; gives why that failed, "" if it did not.
 
         patience: seconds to wait for an answer.
         """
@@ -289,7 +290,7 @@ class Agent:
                 self._loop.forget(stdin)
                 os.close(stdin)
                 if self._link is not None and not self._link.closed:
-                    self._link.lose("the engine let go of this agent")
+                    self._link.lose("the engine let go of this node process")
                 else:
                     self._over = True
 
@@ -431,15 +432,15 @@ class _signals_wake:  # noqa: N801 - a function whose result is to be closed
 
 
 def command() -> NoReturn:
-    """Be the process of an agent."""
+    """Run the node process, as an engine starts it."""
     sys.exit(main())
 
 
 def main() -> int:
-    """Be an agent; gives an exit code without meaning."""
+    """Run the node process; gives an exit code without meaning."""
     try:
         invitation = take_invitation(os.environ)
     except EngineError as e:
         print(f"procession: {e}", file=sys.stderr)
         return 2
-    return Agent(invitation).run()
+    return NodeProcess(invitation).run()

@@ -1,4 +1,4 @@
-"""The end of a job, put together from the reports of its agents. Pure."""
+"""The end of a job, put together from the reports of its node processes. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class NodePart(Record):
 
     host: its name. first, nproc: what number its first rank has, and how many it has. named:
     whether reports name the node beside its host. clocks: its clock against ours. failed: its first
-    failure, as reported when it happened. end: how it ended. lost: why its agent is gone, while it
-    had ranks; lost_at: when it was heard last. stacks: where its ranks were, put together as
-    `merge.Together` has it. errors: error reports of ranks that failed, by local rank. values:
+    failure, as reported when it happened. end: how it ended. lost: why its node process is gone,
+    while it had ranks; lost_at: when it was heard last. stacks: where its ranks were, put together
+    as `merge.Together` has it. errors: error reports of ranks that failed, by local rank. values:
     pickles, by local rank.
     """
 

@@ -1,4 +1,4 @@
-"""What an agent knows of its node where a launcher of that node was started by somebody."""
+"""What a node process knows of its node where a launcher of that node was started by somebody."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _planned(spec: Spec, place: str) -> tuple[Spec, Output]:
 
 
 class OwnNode(Record):
-    """An agent that is no process of its own, but a part of the launcher of its node.
+    """A node process that is no process, but a part of the launcher of its node.
 
     Its ranks run what this launcher was asked for, and write to its console.
 

@@ -1,4 +1,4 @@
-"""The ends of ranks and groups as plain data, as an agent sends them to its driver. Pure.
+"""The ends of ranks and groups as plain data, as a node process sends them to its driver. Pure.
 
 Reading them is safe whoever wrote them: nothing is unpickled.
 """

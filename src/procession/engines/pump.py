@@ -1,10 +1,10 @@
-"""An agent sends its standard output and error to the driver, as fast as the driver takes them.
+"""A node process sends its output to the driver, as fast as the driver takes it.
 
-Theory of operation. The agent's own descriptors 1 and 2 become pipes. So everything that the group
-shows on its console comes here, and also what ranks without a prefix write there directly. Whole
-lines are sent, as far as the driver has given credit. Without credit nothing is read, the pipes
-fill, and the group waits for its console as for any slow one. So slow output does not delay the
-records and heartbeats that use the same link.
+Theory of operation. The node process's own descriptors 1 and 2 become pipes. So everything that the
+group shows on its console comes here, and also what ranks without a prefix write there directly.
+Whole lines are sent, as far as the driver has given credit. Without credit nothing is read, the
+pipes fill, and the group waits for its console as for any slow one. So slow output does not delay
+the records and heartbeats that use the same link.
 """
 
 from __future__ import annotations

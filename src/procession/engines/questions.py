@@ -1,7 +1,7 @@
-"""Questions of a driver to its agents, and the answers that come in time.
+"""Questions of a driver to its node processes, and the answers that come in time.
 
-An answer is one message, `answer`, with the number of its question. Agents that are gone or do not
-answer in time are left out.
+An answer is one message, `answer`, with the number of its question. Node processes that are gone or
+do not answer in time are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Question(Record):
 
 
 class Questions:
-    """Asks agents. `ask` is for any thread but the loop's, all else for the loop's.
+    """Asks node processes. `ask` is for any thread but the loop's, all else for the loop's.
 
     tell: sends a message to a slot. places: gives the node of each slot that has ranks.
     """
@@ -44,9 +44,9 @@ class Questions:
         self._open: dict[int, _Question] = {}
 
     def ask(self, about: str, seconds: float, /, **given: Any) -> dict[int, Any]:
-        """Ask all agents that have ranks; gives their answers by node rank.
+        """Ask all node processes that have ranks; gives their answers by node rank.
 
-        seconds: for agents to find an answer; it may take a little longer to come.
+        seconds: for node processes to find an answer; it may take a little longer to come.
         """
         question = _Question({}, {}, Latch())
         number = next(self._numbers)

@@ -1,4 +1,4 @@
-"""What a driver needs to know if nodes come by themselves, without an engine to start agents."""
+"""What a driver needs to know if nodes come by themselves, and no engine starts them."""
 
 from __future__ import annotations
 

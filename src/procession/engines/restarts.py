@@ -2,9 +2,10 @@
 
 Theory of operation. The driver has the only `Decider` of a job, so that restarts count once for all
 nodes, and `on_failure` is called in its process, with the numbers that ranks have in the job. Where
-single ranks start again (`Restart.single`), the group on a node asks before each restart: its agent
-sends `restart` with the end of the rank, and takes `decided`. If the link is lost meanwhile, or the
-job ends, the agent ends its ranks, and its group waits for no answer any more.
+single ranks start again (`Restart.single`), the group on a node asks before each restart: its node
+process sends `restart` with the end of the rank, and takes `decided`. If the link is lost
+meanwhile, or the job ends, the node process ends its ranks, and its group waits for no answer any
+more.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class JobRestarts:
         fields: Mapping[str, Any],
         done: Callable[[GroupEnd, Decision], None],
     ) -> None:
-        """Decide what an agent asks. world: how many ranks the job has.
+        """Decide what a node process asks. world: how many ranks the job has.
 
         Raises ValueError, KeyError or TypeError if it is malformed.
         """

@@ -1,11 +1,11 @@
-"""The agents of a job: which are connected, and when each was heard last.
+"""The node processes of a job: which are connected, and when each was heard last.
 
 Theory of operation. A connection is a stranger until its first message has proved that it has the
 key; that message must be a greeting, and come within `GREETING` seconds. If there are too many
-strangers, the oldest is disconnected, so nobody can keep agents out by holding connections open.
-Heartbeats are sent five times per lease, and each answer also compares the clocks. An agent is lost
-when its link ends, when nothing has come on it for the time of the lease, or when it sends
-something that cannot be read.
+strangers, the oldest is disconnected, so nobody can keep node processes out by holding connections
+open. Heartbeats are sent five times per lease, and each answer also compares the clocks. A node
+process is lost when its link ends, when nothing has come on it for the time of the lease, or when
+it sends something that cannot be read.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ from procession.values.version import __version__
 
 
 class Listener(Protocol):
-    """Takes note of agents, and their messages."""
+    """Takes note of node processes, and their messages."""
 
     def expects(self, slot: int) -> bool:
-        """Tell whether an agent may come to this slot."""
+        """Tell whether a node process may come to this slot."""
         ...
 
     def seat(self) -> int:
-        """Give a slot for an agent that has none yet, -1 if all are taken."""
+        """Give a slot for a node process that has none yet, -1 if all are taken."""
         ...
 
     def objection(self, greeting: dict[str, Any]) -> str:
-        """Say why an agent that greets so cannot be taken, "" if it can."""
+        """Say why a node process that greets so cannot be taken, "" if it can."""
         ...
 
-    def joined(self, agent: AgentRecord) -> None:
-        """Take note that an agent is there."""
+    def joined(self, node: NodeRecord) -> None:
+        """Take note that a node process is there."""
         ...
 
-    def refused(self, agent: AgentRecord, why: str) -> None:
-        """Take note that an agent came and was sent away."""
+    def refused(self, node: NodeRecord, why: str) -> None:
+        """Take note that a node process came and was sent away."""
         ...
 
     def strayed(self, address: str) -> None:
         """Take note that somebody came who does not have the key."""
         ...
 
-    def lost(self, agent: AgentRecord, why: str) -> None:
+    def lost(self, node: NodeRecord, why: str) -> None:
         """Take note that it is gone, or unreachable."""
         ...
 
-    def heard(self, agent: AgentRecord, message: Message) -> None:
+    def heard(self, node: NodeRecord, message: Message) -> None:
         """Take a message. Raises ValueError, KeyError or TypeError if it is malformed."""
         ...
 
 
 BEATS = 5  # in one lease
-GREETING = 10.0  # seconds for a connection to prove that it is an agent
+GREETING = 10.0  # seconds for a connection to prove that it is a node process
 STRANGERS = 64  # connections that have not proved it yet
 
 
-class AgentRecord(Record):
-    """What is known of an agent.
+class NodeRecord(Record):
+    """What is known of a node process.
 
     order, nproc, stop: where nodes come by themselves, by which they are put in order, how many
     ranks each has, and the notice, grace and reap of its own `Stop`. heir: how others find it if
@@ -96,11 +96,11 @@ class AgentRecord(Record):
 
 
 class Roster:
-    """The agents that are there, by slot. All methods are for the loop's thread.
+    """The node processes that are there, by slot. All methods are for the loop's thread.
 
     key: of all links; admits: makes one for each from its introduction instead, see `anteroom`.
     lease: seconds. most: how many there can be. beat: gives further fields for heartbeats.
-    encrypted: whether links must be; agents that cannot encrypt are refused.
+    encrypted: whether links must be; node processes that cannot encrypt are refused.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Roster:
         encrypted: bool = False,
         admits: Admits | None = None,
     ) -> None:
-        self.agents: dict[int, AgentRecord] = {}
+        self.nodes: dict[int, NodeRecord] = {}
         self._loop = loop
         self._listener = listener
         self._key = key
@@ -127,56 +127,56 @@ class Roster:
         if admits is not None:
             self._anteroom = Anteroom(loop, admits, self._greet, most)
         self._strangers: dict[Link, float] = {}
-        self._leaving: dict[Link, float] = {}  # of agents that were dismissed
+        self._leaving: dict[Link, float] = {}  # of node processes that were dismissed
         self._beat_at = time.monotonic()
         self._stall = (0.0, 0.0)  # the last one of this process: when it was seen, and how long
 
     def watch(self, door: socket.socket) -> None:
-        """Accept agents from a listening socket, and begin with heartbeats."""
+        """Accept node processes from a listening socket, and begin with heartbeats."""
         door.setblocking(False)
         self._loop.watch(door.fileno(), lambda: self._accept(door))
         self._look()
 
     def tell(self, slot: int, kind: str, fields: dict[str, Any], blob: bytes = b"") -> None:
-        """Send a message; an agent that is gone gets none."""
-        agent = self.agents.get(slot)
-        if agent is not None:
-            agent.link.send(kind, fields, blob)
+        """Send a message; a node process that is gone gets none."""
+        node = self.nodes.get(slot)
+        if node is not None:
+            node.link.send(kind, fields, blob)
 
     def drop(self, slot: int, why: str) -> None:
-        """Give an agent up as lost."""
-        agent = self.agents.get(slot)
-        if agent is not None:
-            agent.link.close()
-            self._lose(agent, why)
+        """Give a node process up as lost."""
+        node = self.nodes.get(slot)
+        if node is not None:
+            node.link.close()
+            self._lose(node, why)
 
     def dismiss(self, slot: int) -> None:
-        """Let an agent go that is to leave."""
-        agent = self.agents.pop(slot, None)
-        if agent is not None:
-            agent.link.send("bye", {"left": True})
-            self._leaving[agent.link] = time.monotonic()
-            agent.link.on_message(lambda _: None)
+        """Let a node process go that is to leave."""
+        node = self.nodes.pop(slot, None)
+        if node is not None:
+            node.link.send("bye", {"left": True})
+            self._leaving[node.link] = time.monotonic()
+            node.link.on_message(lambda _: None)
 
             def gone(_: str) -> None:
-                self._leaving.pop(agent.link, None)
+                self._leaving.pop(node.link, None)
 
-            agent.link.on_lost(gone)
+            node.link.on_lost(gone)
 
     def credit(self, blocks: list[tuple[object, int]]) -> None:
-        """Give agents credit to send more output, once it is worth a message."""
-        for agent, count in blocks:
-            assert isinstance(agent, AgentRecord)
-            agent.owed += count
-            if agent.owed >= CREDIT // 4:
-                agent.link.send("credit", {"bytes": agent.owed})
-                agent.owed = 0
+        """Give node processes credit to send more output, once it is worth a message."""
+        for node, count in blocks:
+            assert isinstance(node, NodeRecord)
+            node.owed += count
+            if node.owed >= CREDIT // 4:
+                node.link.send("credit", {"bytes": node.owed})
+                node.owed = 0
 
     def close(self) -> None:
         """Close all links, without a message."""
-        for link in [*(a.link for a in self.agents.values()), *self._strangers, *self._leaving]:
+        for link in [*(a.link for a in self.nodes.values()), *self._strangers, *self._leaving]:
             link.close()
-        self.agents.clear()
+        self.nodes.clear()
         self._strangers.clear()
         if self._anteroom is not None:
             self._anteroom.close()
@@ -195,7 +195,7 @@ class Roster:
                 self._greet(sock, self._key)
 
     def _greet(self, sock: socket.socket, key: bytes) -> None:
-        if len(self._strangers) + len(self.agents) >= STRANGERS + self._most:
+        if len(self._strangers) + len(self.nodes) >= STRANGERS + self._most:
             next(iter(self._strangers)).lose("others came")
         link: Link
         address, reached = _address(sock), str(sock.getsockname()[0]).removeprefix("::ffff:")
@@ -218,11 +218,11 @@ class Roster:
     def _join(self, link: Link, message: Message, peer: str, reached: str) -> None:
         slot = int(message.fields["slot"])
         slot = self._listener.seat() if slot < 0 else slot
-        if message.kind != "hello" or slot in self.agents or not self._listener.expects(slot):
+        if message.kind != "hello" or slot in self.nodes or not self._listener.expects(slot):
             link.send("bye", {"later": True})
             link.close()
             return
-        agent = AgentRecord(
+        node = NodeRecord(
             slot=slot,
             link=link,
             host=str(message.fields["host"]),
@@ -238,7 +238,7 @@ class Roster:
             reached=reached,
             interface=str(message.fields.get("interface", "")),
         )
-        why = self._refusal(agent)
+        why = self._refusal(node)
         if not why:
             why = self._listener.objection(message.fields)
         else:
@@ -247,60 +247,60 @@ class Roster:
         if why:
             link.send("bye", {"why": why})
             link.close()
-            self._listener.refused(agent, why)
+            self._listener.refused(node, why)
             return
-        self.agents[slot] = agent
-        link.on_message(lambda m: self._take(agent, m))
-        link.on_lost(lambda why: self._lose(agent, why))
+        self.nodes[slot] = node
+        link.on_message(lambda m: self._take(node, m))
+        link.on_lost(lambda why: self._lose(node, why))
         link.send("welcome", {"lease": self._lease})
         link.send("beat", self._beating())
-        self._listener.joined(agent)
+        self._listener.joined(node)
 
-    def _refusal(self, agent: AgentRecord) -> str:
-        """Say why an agent cannot be taken, "" if it can."""
-        if agent.version != __version__:
+    def _refusal(self, node: NodeRecord) -> str:
+        """Say why a node process cannot be taken, "" if it can."""
+        if node.version != __version__:
             return (
-                f"{agent.host} has procession {agent.version}, and here is {__version__}: install "
+                f"{node.host} has procession {node.version}, and here is {__version__}: install "
                 "the same on all nodes [P212]"
             )
-        if self._encrypted and not agent.link.encryption:
+        if self._encrypted and not node.link.encryption:
             return (
                 "links must be encrypted (--link-encryption required), which Python "
-                f"{agent.python} on {agent.host} cannot do: it takes 3.13 or later, and OpenSSL "
+                f"{node.python} on {node.host} cannot do: it takes 3.13 or later, and OpenSSL "
                 "with TLS-PSK [P215]"
             )
         return ""
 
     # -- being there
 
-    def _take(self, agent: AgentRecord, message: Message) -> None:
+    def _take(self, node: NodeRecord, message: Message) -> None:
         try:
             if message.kind == "pulse":
                 at, own = int(message.fields["at"]), int(message.fields["own"])
-                agent.clocks.take(at, own, time.monotonic_ns())
-            self._listener.heard(agent, message)
+                node.clocks.take(at, own, time.monotonic_ns())
+            self._listener.heard(node, message)
         except (KeyError, ValueError, TypeError, OverflowError) as e:
-            self.drop(agent.slot, f"what it tells ({message.kind}) cannot be read: {e!r}")
+            self.drop(node.slot, f"what it tells ({message.kind}) cannot be read: {e!r}")
 
     def _beating(self) -> dict[str, Any]:
         return {"at": time.monotonic_ns(), **self._beat()}
 
     def _look(self) -> None:
-        """Send a heartbeat to every agent, and give up those that have been silent too long."""
+        """Send a heartbeat to every node process, and give up those that are silent too long."""
         now = time.monotonic()
         stalled = now - self._beat_at > self._lease
         if stalled:
             self._stall = (now, now - self._beat_at)
         self._beat_at = now
-        for slot, agent in list(self.agents.items()):
-            if now - agent.link.heard_at > self._lease:
-                agent.link.look()  # which reads what came while others kept us busy
-            silent = now - agent.link.heard_at
+        for slot, node in list(self.nodes.items()):
+            if now - node.link.heard_at > self._lease:
+                node.link.look()  # which reads what came while others kept us busy
+            silent = now - node.link.heard_at
             # If this process itself was stopped, what came meanwhile is read first.
-            if silent > self._lease and not stalled and self.agents.get(slot) is agent:
+            if silent > self._lease and not stalled and self.nodes.get(slot) is node:
                 self.drop(slot, f"it has said nothing for {silent:.1f} s")
             else:
-                agent.link.send("beat", self._beating())
+                node.link.send("beat", self._beating())
         for link, since in list(self._strangers.items()):
             if now - since > GREETING:
                 link.lose("it said nothing")
@@ -311,13 +311,13 @@ class Roster:
 
     # -- going
 
-    def _lose(self, agent: AgentRecord, why: str) -> None:
-        if self.agents.get(agent.slot) is agent:
-            del self.agents[agent.slot]
-            self._listener.lost(agent, f"{why}{self._own_part()}")
+    def _lose(self, node: NodeRecord, why: str) -> None:
+        if self.nodes.get(node.slot) is node:
+            del self.nodes[node.slot]
+            self._listener.lost(node, f"{why}{self._own_part()}")
 
     def _own_part(self) -> str:
-        """Say so if this process itself was silent for a lease, so that agents end their ranks."""
+        """Say so if this process itself was silent for a lease: nodes end their ranks then."""
         now = time.monotonic()
         seen, long = self._stall
         if now - self._beat_at > self._lease:
@@ -325,7 +325,7 @@ class Roster:
         if not long or now - seen > self._lease:
             return ""
         return (
-            f"; this process itself was stopped, or got no processor, for {long:.1f} s, and agents "
+            f"; this process itself was stopped, or got no processor, for {long:.1f} s, and nodes "
             f"wait {self._lease:g} s for it"
         )
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 def orderly_sigterm(stop: Callable[[], object], ended: Callable[[], object]) -> Generator[None]:
     """Have SIGTERM stop the job first, and end this process when the job has ended.
 
-    By default SIGTERM ends this process at once. Agents take that for the loss of their driver, and
-    leave their ranks a second instead of the grace period. A program that handles or ignores
-    SIGTERM is left alone, and so is every thread but the main one, in which handlers run.
+    By default SIGTERM ends this process at once. Node processes take that for the loss of their
+    driver, and leave their ranks a second instead of the grace period. A program that handles or
+    ignores SIGTERM is left alone, and so is every thread but the main one, in which handlers run.
 
     stop: asks for the end of the job, and returns at once; called in the signal handler. A SIGTERM
     that follows changes nothing: Slurm sends two at the time limit. ended: waits for the end.

@@ -1,8 +1,8 @@
-"""Authenticated messages between the driver of a job and its agents. Pure: bytes in, bytes out.
+"""Authenticated messages between the driver of a job and its node processes. Pure.
 
-Theory of operation. Driver and agent share a key, which travelled through the engine. Each begins
-with an opening: a magic word with the version, what it can do, and a nonce. From the key, both
-openings and the direction comes a key for each direction, and every frame carries a MAC of its
+Theory of operation. Driver and node process share a key, which travelled through the engine. Each
+begins with an opening: a magic word with the version, what it can do, and a nonce. From the key,
+both openings and the direction comes a key for each direction, and every frame carries a MAC of its
 number and its body by it. So a peer that sends one valid frame has the key, and no frame can be
 replayed, left out, sent back or copied from another connection. No further step is needed: the
 first frame of each side is its proof. Until it has come, a frame must be small.

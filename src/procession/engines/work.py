@@ -88,7 +88,7 @@ class Work(Value):
         return self.specs[node % len(self.specs)]
 
     def prefixes(self) -> list[str]:
-        """Give what stands before the lines of each rank of the job, as its agents write it.
+        """Give what stands before the lines of each rank of the job, as its nodes write it.
 
         A prefix that names the machine is not known here: it is "" then.
         """

@@ -1,4 +1,4 @@
-"""Makes an agent fail when it is told to start ranks, as one of another version might."""
+"""Makes a node process fail when it is told to start ranks, as one of another version might."""
 
 import sys
 
@@ -8,4 +8,4 @@ if "procession.engines.nodeprocess:command" in sys.orig_argv:
     def fail(*_):
         raise LookupError("there is no such field")
 
-    nodeprocess.Agent._launch = fail
+    nodeprocess.NodeProcess._launch = fail

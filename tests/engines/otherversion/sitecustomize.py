@@ -1,4 +1,4 @@
-"""Makes an agent one of another version."""
+"""Makes a node process one of another version."""
 
 import sys
 

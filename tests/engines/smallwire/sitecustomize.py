@@ -1,4 +1,4 @@
-"""Makes an agent believe that messages must be small."""
+"""Makes a node process believe that messages must be small."""
 
 import sys
 

@@ -103,8 +103,8 @@ def _unseen(
     """Give the groups that cannot be asked, by the environment of their ranks.
 
     shown: launchers whose runs are known. listed: ids of runs that are shown; of one that cannot be
-    asked, it is not known which agents on this machine are its launchers. A rank that is a fork
-    carries the mark of its launcher only, which its agent has, too.
+    asked, it is not known which node processes on this machine are its launchers. A rank that is a
+    fork carries the mark of its launcher only, which its agent has, too.
     """
     members: dict[str, list[Process]] = {}
     for process in processes.values():

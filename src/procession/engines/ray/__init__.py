@@ -1,4 +1,4 @@
-"""Ray: nodes of a Ray cluster, with an actor for each agent."""
+"""Ray: nodes of a Ray cluster, with an actor for each node process."""
 
 from procession.engines.ray.cluster import RayMissing
 from procession.engines.ray.engine import RayEngine

@@ -1,9 +1,9 @@
-"""An actor of Ray that starts one agent as a process of its own, and watches it.
+"""An actor of Ray that starts one node process, and watches it.
 
-It runs in a worker process of Ray, on any node, and imports the standard library only. The agent is
-a process of its own, not the actor itself: it has a main thread, signals and children of its own,
-which Ray needs in its workers. It cannot outlive its actor: it ends with its standard input, whose
-other end the actor holds.
+It runs in a worker process of Ray, on any node, and imports the standard library only. The node
+process is a process of its own, not the actor itself: it has a main thread, signals and children of
+its own, which Ray needs in its workers. It cannot outlive its actor: it ends with its standard
+input, whose other end the actor holds.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import IO, Any
 from procession.agent.boot import own_python_here
 from procession.engines.contract import COPIED, ON_STDIN, SLOT
 
-TAIL = 20  # last lines of the agent's output that are kept
+TAIL = 20  # last lines of the node process's output that are kept
 # Variables that Ray adds to the environment of its workers, and that are not for ranks.
 # OMP_NUM_THREADS would be the number of CPUs of all ranks of the node.
 OF_RAY = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
 
 
-class AgentActor:
-    """Holds the agent of one slot."""
+class NodeActor:
+    """Holds the node process of one slot."""
 
     def where(self) -> str:
         """Give the name of this machine; the answer also shows that the actor runs."""
@@ -37,7 +37,7 @@ class AgentActor:
     def run(
         self, slot: int, argv: Sequence[str], env: Mapping[str, str], directory: str
     ) -> tuple[str, int, list[str]]:
-        """Run an agent to its end; gives the machine's name, its exit status and its last lines.
+        """Run a node process to its end; gives its machine, its exit status and its last lines.
 
         directory: the driver's, of which Ray may have made a copy here (`working_dir`).
         """
@@ -48,7 +48,7 @@ class AgentActor:
         # Ray's workers have SIGINT blocked, and what they start would, too.
         blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
         try:
-            agent = subprocess.Popen(
+            process = subprocess.Popen(
                 own_python_here(argv),
                 env=around,
                 stdin=subprocess.PIPE,
@@ -60,11 +60,11 @@ class AgentActor:
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        assert agent.stdout is not None
+        assert process.stdout is not None
         tail: deque[str] = deque(maxlen=TAIL)
-        reader = threading.Thread(target=_keep, args=(agent.stdout, tail), daemon=True)
+        reader = threading.Thread(target=_keep, args=(process.stdout, tail), daemon=True)
         reader.start()
-        status = agent.wait()
+        status = process.wait()
         reader.join(1)  # whom it started may hold the pipe for longer
         return socket.gethostname(), status, list(tail)
 

@@ -1,9 +1,9 @@
-"""Ray as an engine: a placement group of one bundle per node, and an actor with an agent in each.
+"""Ray as an engine: a placement group of one bundle per node, with an actor in each.
 
 Theory of operation. The bundles are spread strictly, so that no two are on one node. In each is one
-actor that asks for all of its bundle and holds the agent (`actor`); the actor's one call ends
-when the agent does, and fails when the actor or its node is gone. Actors and placement group belong
-to this process's job in Ray and go with it, however it ends.
+actor that asks for all of its bundle and holds the node process (`actor`); the actor's one call
+ends when the node process does, and fails when the actor or its node is gone. Actors and placement
+group belong to this process's job in Ray and go with it, however it ends.
 
 When a node dies, Ray notices that after some 10 to 20 s. Until then its bundle counts as placed,
 and an actor for it waits; then the actor fails, and Ray places the bundle anew. So `replace` tries,
@@ -29,14 +29,14 @@ from signal import Signals
 from typing import Any
 
 from procession.engines.contract import (
-    AgentCommand,
     EngineError,
     EngineEvent,
     EngineGone,
+    NodeCommand,
     Said,
     SlotGone,
 )
-from procession.engines.ray.actor import AgentActor, current_directory
+from procession.engines.ray.actor import NodeActor, current_directory
 from procession.engines.ray.cluster import (
     RayCluster,
     asked,
@@ -99,22 +99,22 @@ class RayEngine:
         """Refuse early what is sure to fail. Raises RayMissing, SpecError or EngineError."""
         self._cluster.find(self.slots)
 
-    def start(self, agent: AgentCommand, tell: Callable[[EngineEvent], None]) -> None:
-        """Ask for the nodes; when they are there, an agent is started on each.
+    def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:
+        """Ask for the nodes; when they are there, a node process is started on each.
 
         EngineGone follows if they do not come within `wait`. Raises EngineError.
         """
-        self._agent, self._tell = agent, tell
+        self._command, self._tell = command, tell
         self._directory = current_directory()
         self._cluster.connect(self.slots)
         with plainly("it made no placement group"):
             self._group = ray_module("ray.util").placement_group(
                 [self._bundle] * self.slots, strategy="STRICT_SPREAD"
             )
-        self._wait_in_thread(self._start_agents, EngineGone)
+        self._wait_in_thread(self._start_nodes, EngineGone)
 
     def replace(self, slot: int) -> None:
-        """Have a new agent started in a slot, on its node or on another one.
+        """Have a new node process started in a slot, on its node or on another one.
 
         SlotGone follows if no node is found within `patience`.
         """
@@ -123,7 +123,7 @@ class RayEngine:
         self._wait_in_thread(lambda: self._replace(slot), lambda why: SlotGone(slot, why))
 
     def kill(self) -> None:
-        """Kill all actors; their agents end with them."""
+        """Kill all actors; their node processes end with them."""
         for actor in list(self._actors.values()):
             _kill(actor)
 
@@ -159,11 +159,11 @@ class RayEngine:
         self._waiting.append(thread)
         thread.start()
 
-    def _start_agents(self) -> None:
+    def _start_nodes(self) -> None:
         self._wait_for_nodes()
         for slot in range(self.slots):
             self._make_actor(slot)
-            self._run_agent(slot)
+            self._run_node(slot)
 
     def _wait_for_nodes(self) -> None:
         wanted = f"{self.slots} node{'s' * (self.slots > 1)} with {asked(self._bundle)} each"
@@ -186,7 +186,7 @@ class RayEngine:
             if state == "CREATED" and node in self._cluster.nodes():
                 ready = self._make_actor(slot)
                 if self._comes(ready, deadline):
-                    self._run_agent(slot)
+                    self._run_node(slot)
                     return
                 self._end_actor(slot)  # its node is dead, as Ray knows by now
             if time.monotonic() > deadline:
@@ -226,7 +226,7 @@ class RayEngine:
         cpus, gpus, memory = (rest.pop(k, 0) for k in ("CPU", "GPU", "memory"))
         actor = (
             ray_module()
-            .remote(AgentActor)
+            .remote(NodeActor)
             .options(
                 num_cpus=cpus,
                 num_gpus=gpus,
@@ -243,9 +243,9 @@ class RayEngine:
         self._actors[slot] = actor
         return actor.where.remote()
 
-    def _run_agent(self, slot: int) -> None:
+    def _run_node(self, slot: int) -> None:
         call = self._actors[slot].run.remote(
-            slot, self._agent.argv, dict(self._agent.env), self._directory
+            slot, self._command.argv, dict(self._command.env), self._directory
         )
         self._calls[slot] = call
 
@@ -270,7 +270,7 @@ def _kill(actor: Any) -> None:
 def _died(host: str, status: int, tail: list[str]) -> str:
     how = f"was killed by {Signals(-status).name}" if status < 0 else f"exited with {status}"
     last = next((f": {line.strip()}" for line in reversed(tail) if status and line.strip()), "")
-    return f"its agent on {host} {how}{last}"
+    return f"its node process on {host} {how}{last}"
 
 
 def _bundle(

@@ -13,11 +13,11 @@ from typing import Any
 
 from procession.engines.contract import EngineError
 from procession.engines.job import Job
-from procession.engines.nodeprocess import Agent
+from procession.engines.nodeprocess import NodeProcess
 from procession.engines.plain import group_end, plain_group
 from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door
-from procession.engines.rendezvous.member import Waiting, make_agent, say_spare, take_part
+from procession.engines.rendezvous.member import Waiting, make_node_process, say_spare, take_part
 from procession.engines.rendezvous.secret import find_trust
 from procession.engines.rendezvous.terms import (
     Terms,
@@ -78,18 +78,18 @@ def run_together(
 
     if door is None:
         waiting = Waiting(terms, _warn, may_host=True)
-        agent = make_agent(own, terms, trust, hosts=False, say=_warn, waiting=waiting)
-        values = _join(agent, terms, own, timeout, waiting)
+        node = make_node_process(own, terms, trust, hosts=False, say=_warn, waiting=waiting)
+        values = _join(node, terms, own, timeout, waiting)
         if waiting.door is None:
             return values
         door, terms = waiting.door, terms.__replace__(join=waiting.left)
-    agent = make_agent(own, terms, trust, hosts=True, say=_warn)
+    node = make_node_process(own, terms, trust, hosts=True, say=_warn)
     job = make_hosted_job(
         spec,
         terms,
         door,
         trust,
-        agent=agent,
+        node=node,
         last_words=last_words,
         link_encryption=link_encryption or "auto",
         on_failure=spec.on_failure,
@@ -109,10 +109,10 @@ def run_together(
     except StillRuns:
         raise TimeoutError(_too_long(own, timeout)) from None
     if failed is not None:
-        raise _failed(agent, own, failed.end)
+        raise _failed(node, own, failed.end)
     if stopped is not None:
-        raise GroupStopped(stopped.end, stopped.report, _values(agent, own))
-    return _values(agent, own)
+        raise GroupStopped(stopped.end, stopped.report, _values(node, own))
+    return _values(node, own)
 
 
 def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) -> Terms:
@@ -132,15 +132,15 @@ def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) ->
 
 
 def _join(
-    agent: Agent, terms: Terms, own: Spec, timeout: float | None, waiting: Waiting
+    node: NodeProcess, terms: Terms, own: Spec, timeout: float | None, waiting: Waiting
 ) -> list[Any]:
     """Take part in a job that another machine hosts, unless this one is to host it after all."""
     found: list[Any] = []
 
     def work() -> None:
-        found.append(take_part(agent, terms, own.name))
+        found.append(take_part(node, terms, own.name))
 
-    thread = threading.Thread(target=work, name="procession-agent", daemon=True)
+    thread = threading.Thread(target=work, name="procession-node", daemon=True)
     thread.start()
     try:
         thread.join(timeout)
@@ -148,21 +148,21 @@ def _join(
             raise TimeoutError(_too_long(own, timeout))
     finally:
         if thread.is_alive():
-            agent.let_go()
+            node.let_go()
             thread.join()
     if waiting.door is not None:
         return []
-    words = agent.last_words
+    words = node.last_words
     if words.get("end") is not None:
-        raise _failed(agent, own, group_end(words["end"]))
+        raise _failed(node, own, group_end(words["end"]))
     if words.get("stopped") is not None:
         end = group_end(words["stopped"])
         report = report_of(Phase.STOPPED, end, str(words.get("stopper", "")))
-        raise GroupStopped(end, report, _values(agent, own))
+        raise GroupStopped(end, report, _values(node, own))
     (verdict,) = found
     if verdict.code or not verdict.found:
         raise EngineError(verdict.said.removeprefix("procession: "))
-    return _values(agent, own)
+    return _values(node, own)
 
 
 def _last_words(state: Phase, end: GroupEnd, stopper: str) -> dict[str, Any]:
@@ -177,20 +177,20 @@ def _last_words(state: Phase, end: GroupEnd, stopper: str) -> dict[str, Any]:
     return {"said": "", "code": 0}
 
 
-def _values(agent: Agent, own: Spec) -> list[Any]:
+def _values(node: NodeProcess, own: Spec) -> list[Any]:
     """Give the values of this machine's ranks; none where it was not needed."""
-    spare = say_spare(agent, own.name)
+    spare = say_spare(node, own.name)
     if spare:
         _warn(spare.removeprefix("procession: "))
         return []
-    sent = agent.own.values if agent.own is not None else {}
+    sent = node.own.values if node.own is not None else {}
     return [value_of(own.program, sent[n]) if n in sent else None for n in range(own.nproc)]
 
 
-def _failed(agent: Agent, own: Spec, end: GroupEnd) -> GroupFailed:
+def _failed(node: NodeProcess, own: Spec, end: GroupEnd) -> GroupFailed:
     """Give what is raised; the exception of a rank of this machine is its cause."""
-    first = agent.own.first if agent.own is not None else 0
-    errors = agent.own.errors if agent.own is not None else {}
+    first = node.own.first if node.own is not None else 0
+    errors = node.own.errors if node.own is not None else {}
     return failed_by(end, own.program, lambda rank: errors.get(rank - first))
 
 

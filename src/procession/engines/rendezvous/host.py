@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from procession.engines.anteroom import Admits
-from procession.engines.contract import AgentCommand, EngineError, EngineEvent
+from procession.engines.contract import EngineError, EngineEvent, NodeCommand
 from procession.engines.job import Job
-from procession.engines.nodeprocess import Agent
+from procession.engines.nodeprocess import NodeProcess
 from procession.engines.reception import Reception
 from procession.engines.rendezvous.member import objection_of
 from procession.engines.rendezvous.secret import Trust
@@ -25,16 +25,16 @@ SHOWN = 8  # machines that are named
 
 
 class Launchers:
-    """The engine of a driver whose nodes come by themselves: it runs the agent of this machine.
+    """The engine of a driver whose nodes come by themselves: it runs this machine's node process.
 
-    agent: of this machine.
+    node: of this machine.
     """
 
     name = "rendezvous"
 
-    def __init__(self, terms: Terms, agent: Agent) -> None:
+    def __init__(self, terms: Terms, node: NodeProcess) -> None:
         self._terms = terms
-        self._agent = agent
+        self._node = node
         self._thread: threading.Thread | None = None
 
     @property
@@ -45,11 +45,9 @@ class Launchers:
     def check(self) -> None:
         """Find nothing: there is nothing to look at before launchers come."""
 
-    def start(self, agent: AgentCommand, tell: Callable[[EngineEvent], None]) -> None:
-        """Start the agent of this machine; the others come."""
-        self._thread = threading.Thread(
-            target=self._agent.run, name="procession-agent", daemon=True
-        )
+    def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:
+        """Start the node process of this machine; the others come."""
+        self._thread = threading.Thread(target=self._node.run, name="procession-node", daemon=True)
         self._thread.start()
 
     def replace(self, slot: int) -> None:
@@ -57,10 +55,10 @@ class Launchers:
 
     def kill(self) -> None:
         """Have the ranks of this machine ended; others end when their driver is silent."""
-        self._agent.let_go()
+        self._node.let_go()
 
     def close(self) -> None:
-        """Wait for the agent of this machine."""
+        """Wait for the node process of this machine."""
         if self._thread is not None:
             self._thread.join()
 
@@ -113,7 +111,7 @@ def make_hosted_job(
     door: socket.socket,
     trust: Trust,
     *,
-    agent: Agent,
+    node: NodeProcess,
     last_words: Callable[[GroupEnd], dict[str, Any]],
     elects: bool = False,
     inherits: Will | None = None,
@@ -121,7 +119,7 @@ def make_hosted_job(
 ) -> Job:
     """Make the job of all machines, on the one that hosts the rendezvous.
 
-    spec: what each machine runs. door: listens at the agreed port. agent: of this machine.
+    spec: what each machine runs. door: listens at the agreed port. node: of this machine.
     last_words: what all launchers are told at the end. elects, inherits: see `Reception`.
     options: of `Job`.
     """
@@ -144,7 +142,7 @@ def make_hosted_job(
         sealed=f"{terms.starter} {NOT_AGAIN}" if terms.starter else "",
         absent=roll.absent,
     )
-    return Job(work, Launchers(terms, agent), lease=terms.lease, reception=reception, **options)
+    return Job(work, Launchers(terms, node), lease=terms.lease, reception=reception, **options)
 
 
 def share_of(spec: Spec, terms: Terms) -> Spec:

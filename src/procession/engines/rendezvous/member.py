@@ -1,4 +1,4 @@
-"""The part of every launcher of a rendezvous: it runs the ranks of its machine, as an agent.
+"""The part of every launcher of a rendezvous: it runs the ranks of its machine, as a node process.
 
 The launcher that hosts the rendezvous has this part, too, in a thread beside the driver.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from procession.engines.invitation import Invitation
-from procession.engines.nodeprocess import Agent
+from procession.engines.nodeprocess import NodeProcess
 from procession.engines.ownnode import OwnNode
 from procession.engines.rendezvous.hosting import is_own, open_door, own_name
 from procession.engines.rendezvous.secret import Trust
@@ -104,7 +104,7 @@ def why_none(sent_away: str, last: str, terms: Terms) -> str:
     return said if sent_away in ("", last) else f"{said} Later: {last}"
 
 
-def make_agent(
+def make_node_process(
     spec: Spec,
     terms: Terms,
     trust: Trust,
@@ -115,8 +115,8 @@ def make_agent(
     say: Callable[[str], None],
     also: Sequence[tuple[str, int]] = (),
     waiting: Waiting | None = None,
-) -> Agent:
-    """Make the agent of this machine.
+) -> NodeProcess:
+    """Make the node process of this machine.
 
     spec: what each machine runs. hosts: also the rendezvous. signals, ending: see `OwnNode`.
     also: further addresses and ports at which the host may be. waiting: what is to be done as long
@@ -148,61 +148,61 @@ def make_agent(
     there = [(terms.host, port) for port in (terms.port, *terms.further)]
     at = ((("127.0.0.1", terms.port),) if hosts else ()) + (*there, *also)
     slot = ANY_SLOT if terms.number is None else terms.number
-    return Agent(Invitation(at, trust.key, terms.lease, slot), own)
+    return NodeProcess(Invitation(at, trust.key, terms.lease, slot), own)
 
 
 def _nobody(_: str) -> None:
     """Say nothing: another one says it on this console."""
 
 
-def take_part(agent: Agent, terms: Terms, name: str) -> Verdict:
-    """Run the agent of a launcher that is not the host, to the end of the job.
+def take_part(node: NodeProcess, terms: Terms, name: str) -> Verdict:
+    """Run the node process of a launcher that is not the host, to the end of the job.
 
     name: of what is run.
     """
-    agent.run()
-    words = agent.last_words
+    node.run()
+    words = node.last_words
     if words and not terms.tells:
         return Verdict("", 0)  # the first launcher says it, and its exit code counts
     if words.get("why"):
         return Verdict(f"procession: {words['why']}", 1, found=False)
     if words.get("left"):
-        how = signal.Signals(agent.signalled).name if agent.signalled else "the host's word"
+        how = signal.Signals(node.signalled).name if node.signalled else "the host's word"
         said = f"this machine left {name} after {how}; the others go on [P419]"
-        return Verdict(f"procession: {said}", 128 + agent.signalled)
+        return Verdict(f"procession: {said}", 128 + node.signalled)
     if words:
-        said = filter(None, (say_spare(agent, name), str(words.get("said", ""))))
+        said = filter(None, (say_spare(node, name), str(words.get("said", ""))))
         return Verdict("\n".join(said), int(words.get("code", 0)))
-    if agent.signalled and not agent.joined:
-        how = signal.Signals(agent.signalled).name
+    if node.signalled and not node.joined:
+        how = signal.Signals(node.signalled).name
         said = f"{name} was not started: {how} came while it waited for {terms.places} [P412]"
         said = f"procession: {said}" if terms.tells else ""
-        return Verdict(said, 128 + agent.signalled, found=False)
-    if not agent.joined:
+        return Verdict(said, 128 + node.signalled, found=False)
+    if not node.joined:
         said = (
             f"{name} could not be started: no rendezvous at {terms.places} within "
-            f"{terms.join:g} s: {why_none(agent.sent_away, agent.lost, terms)} [P221]"
+            f"{terms.join:g} s: {why_none(node.sent_away, node.lost, terms)} [P221]"
         )
         return Verdict(f"procession: {said}", 1, found=False)
-    said = f"{name} was ended here: {say_lost(agent, terms)} [P419]"
-    return Verdict(f"procession: {said}", 128 + agent.signalled if agent.signalled else 1)
+    said = f"{name} was ended here: {say_lost(node, terms)} [P419]"
+    return Verdict(f"procession: {said}", 128 + node.signalled if node.signalled else 1)
 
 
-def say_lost(agent: Agent, terms: Terms) -> str:
+def say_lost(node: NodeProcess, terms: Terms) -> str:
     """Say that the host is lost, which node it was, and why."""
     who = f"the launcher at {terms.at}"
-    if agent.will is not None and agent.will.host:
-        who = f"{agent.will.host}, at {terms.at}"
-    why = agent.lost.removeprefix("the driver is lost: ") or "it ended"
+    if node.will is not None and node.will.host:
+        who = f"{node.will.host}, at {terms.at}"
+    why = node.lost.removeprefix("the driver is lost: ") or "it ended"
     return f"{who}, which hosts the rendezvous, is lost ({why})"
 
 
-def say_spare(agent: Agent, name: str) -> str:
+def say_spare(node: NodeProcess, name: str) -> str:
     """Say that this machine was not needed at the end of the job, "" if it was.
 
     name: of what was run.
     """
-    if not agent.last_words.get("spare"):
+    if not node.last_words.get("spare"):
         return ""
     return f"procession: this machine was not needed: {name} has ended without it [P419]"
 

@@ -3,15 +3,15 @@
 Theory of operation. Each launcher that joins has a door of its own, at which nobody answers yet.
 The host tells each node with every attempt which nodes take part, and where their doors are: the
 will. When a node loses the host, it ends its ranks. If the will says that the others are enough
-(see `engines.quorum`), it goes to the doors of the nodes before it, as an agent; they may still be
-ending their ranks, so it knocks for some seconds for each of them. If nobody takes it, or there is
-none before it, it becomes a driver itself, with the attempt and the restarts of the will, and waits
-for the others. It launches when more than half of the last world have come, and when the ranks of
-the old host have certainly ended: either the host's system has closed the connection, or both sides
-have heard nothing for the time of a lease.
+(see `engines.quorum`), it goes to the doors of the nodes before it, as a node process; they may
+still be ending their ranks, so it knocks for some seconds for each of them. If nobody takes it, or
+there is none before it, it becomes a driver itself, with the attempt and the restarts of the will,
+and waits for the others. It launches when more than half of the last world have come, and when the
+ranks of the old host have certainly ended: either the host's system has closed the connection, or
+both sides have heard nothing for the time of a lease.
 
-Two nodes may become drivers at the same time, if the first one is slow. Each node is the agent of
-one of them, so at most one has enough; where none has, the job ends.
+Two nodes may become drivers at the same time, if the first one is slow. Each node is the node
+process of one of them, so at most one has enough; where none has, the job ends.
 
 Rejected: votes and terms of office as in Raft. Nothing is to be agreed on but who goes on, and a
 node that joins a driver has said so.
@@ -23,7 +23,7 @@ import secrets
 import socket
 
 from procession.engines.addresses import listen
-from procession.engines.nodeprocess import Agent
+from procession.engines.nodeprocess import NodeProcess
 from procession.engines.rendezvous.terms import Terms
 from procession.engines.will import Heir, Will
 
@@ -53,18 +53,18 @@ class Succession:
         if self._door is not None:
             self._door.close()
 
-    def introduce(self, agent: Agent) -> Agent:
-        """Let an agent say where others find this launcher."""
-        assert agent.own is not None
+    def introduce(self, node: NodeProcess) -> NodeProcess:
+        """Let a node process say where others find this launcher."""
+        assert node.own is not None
         lost_at = self.will.lost_at if self.will is not None else 0.0
-        agent.own.heir = (self._name, self._port, self._hosts, lost_at)
-        return agent
+        node.own.heir = (self._name, self._port, self._hosts, lost_at)
+        return node
 
-    def goes_on(self, agent: Agent) -> bool:
-        """Tell whether the job may go on although the driver of this agent is lost."""
-        self._tried = not agent.joined
-        self.will = agent.will or self.will
-        over = bool(agent.last_words or agent.signalled) or not agent.lost
+    def goes_on(self, node: NodeProcess) -> bool:
+        """Tell whether the job may go on although the driver of this node process is lost."""
+        self._tried = not node.joined
+        self.will = node.will or self.will
+        over = bool(node.last_words or node.signalled) or not node.lost
         return not over and self._own is not None
 
     @property

@@ -1,4 +1,4 @@
-"""Slurm's command line: the step that holds the agents. Pure."""
+"""Slurm's command line: the step that holds the node processes. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 # Variables that `srun` takes as options. A batch script and a shell of salloc have those that the
-# user asked for *tasks*; an agent gets all of its node.
+# user asked for *tasks*; a node process gets all of its node.
 SHAPING = (
     "NTASKS", "NPROCS", "NNODES", "JOB_NUM_NODES", "NTASKS_PER_NODE", "NTASKS_PER_CORE",
     "NTASKS_PER_GPU", "NTASKS_PER_SOCKET", "NTASKS_PER_TRES", "CPUS_PER_TASK", "CPUS_PER_GPU",
@@ -22,7 +22,7 @@ SHAPING = (
     "REMOTE_CWD", "WORKING_DIR",
 )  # fmt: skip
 SHAPING_NAMES = frozenset(f"{tool}_{name}" for tool in ("SLURM", "SRUN") for name in SHAPING)
-STARTED = "procession-agent-started"  # what a task prints before it becomes the agent
+STARTED = "procession-agent-started"  # what a task prints before it becomes the node process
 MISSING = "procession-agent-missing"  # what it prints if it cannot: the program that is missing
 BECOME = (
     f'echo {STARTED} "$SLURMD_NODENAME"; '
@@ -58,12 +58,12 @@ def step_command(
         "--ntasks-per-node=1",
         f"--nodelist={','.join(nodes)}",
         f"--job-name={name}",
-        "--overlap",  # the job's other steps, and an agent's successor, want the same CPUs
+        "--overlap",  # the job's other steps, and a node process's successor, want the same CPUs
         "--cpu-bind=none",
         "--mpi=none",  # ranks are no MPI tasks of this step
         "--kill-on-bad-exit=0",
         "--no-kill",
-        "--wait=0",  # some agents may end long before others
+        "--wait=0",  # some node processes may end long before others
         "--input=none",
         "--label",  # and not --unbuffered, which would break lines that are written in pieces
         "--export=ALL",

@@ -1,19 +1,19 @@
-"""Slurm: one step of `srun` in an allocation, with an agent on each of its nodes.
+"""Slurm: one step of `srun` in an allocation, with a node process on each of its nodes.
 
-Theory of operation. All agents are tasks of one step, so that they start together and Slurm knows
-them; an agent that replaces another one is a step of its own. A step has a unique name, by which
-its number is found when it is to be killed: `srun` does not print the number.
+Theory of operation. All node processes are tasks of one step, so that they start together and Slurm
+knows them; a node process that replaces another one is a step of its own. A step has a unique name,
+by which its number is found when it is to be killed: `srun` does not print the number.
 
 The step must do nothing by itself: the end of one task does not end others, and the loss of a node
 does not end the step. Slurm's news of tasks come late (an exit when nobody holds the task's output
-any more, a lost node after SlurmdTimeout, 300 s by default): the links to agents are quicker, and
-count.
+any more, a lost node after SlurmdTimeout, 300 s by default): the links to node processes are
+quicker, and count.
 
 `srun` has a session of its own, so that Ctrl-C reaches the driver alone. SIGTERM makes srun kill
 all tasks by SIGKILL at once, so it is never sent; a SIGKILL to srun has the same effect (a process
-that it has forked sees to that). So srun is left alone when the driver is killed: agents notice
-that their driver is gone and end in order, and srun ends with the last one. A job that Slurm ends
-at the loss of a node (one without `--no-kill`) cannot be helped.
+that it has forked sees to that). So srun is left alone when the driver is killed: node processes
+notice that their driver is gone and end in order, and srun ends with the last one. A job that Slurm
+ends at the loss of a node (one without `--no-kill`) cannot be helped.
 
 When a job is cancelled, preempted or at its time limit, Slurm sends SIGCONT and SIGTERM, at the
 time limit twice: with proctrack/linuxproc to every process below the job's, with proctrack/pgid to
@@ -33,10 +33,10 @@ from collections.abc import Callable, Mapping
 
 from procession.engines.contract import (
     SLOT,
-    AgentCommand,
     EngineError,
     EngineEvent,
     EngineGone,
+    NodeCommand,
     Said,
     SlotGone,
 )
@@ -90,7 +90,7 @@ class Slurm:
         self._nodes = dict(enumerate(found.nodes))  # of slots, as their tasks print them
         self._over = False
         self._tell: Callable[[EngineEvent], None] = lambda _: None
-        self._agent = AgentCommand((), {})
+        self._command = NodeCommand((), {})
 
     @property
     def slots(self) -> int:
@@ -104,15 +104,15 @@ class Slurm:
                 raise EngineError(f"{program} {NO_SLURM}")
         _ = self.allocation.gpus_per_node
 
-    def start(self, agent: AgentCommand, tell: Callable[[EngineEvent], None]) -> None:
-        """Have an agent started on each node. Raises EngineError."""
+    def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:
+        """Have a node process started on each node. Raises EngineError."""
         self.check()
-        self._agent, self._tell = agent, tell
+        self._command, self._tell = command, tell
         self._warn()
         self._launch(self.allocation.nodes, None)
 
     def replace(self, slot: int) -> None:
-        """Have an agent started on the node whose agent is gone.
+        """Have a node process started on the node that has lost its own.
 
         Raises EngineError if Slurm has lost the node.
         """
@@ -120,13 +120,13 @@ class Slurm:
         state = self._ask("sinfo", "--noheader", f"--nodes={node}", "--format=%T").split("\n")[0]
         if not state or state.endswith("*") or state.startswith(("down", "fail", "unknown")):
             raise EngineError(
-                f"node {node} is {state or 'unknown'}: there is no node for another agent; "
+                f"node {node} is {state or 'unknown'}: there is no node for another node process; "
                 "allocate spare ones (more nodes than --nnodes)"
             )
         self._launch((node,), slot)
 
     def kill(self) -> None:
-        """Have all agents ended by SIGKILL, of steps that do not end by themselves.
+        """Have all node processes ended by SIGKILL, of steps that do not end by themselves.
 
         A step that is ending is left alone: to kill it then makes slurmstepd hang now and then, and
         Slurm takes the node out of use.
@@ -169,13 +169,13 @@ class Slurm:
         """Start a step; slot: of the one node, None for all of them."""
         name = f"procession-{uuid.uuid4().hex[:8]}"
         argv = step_command(
-            self._agent.argv,
+            self._command.argv,
             job=self.allocation.job,
             nodes=nodes,
             name=name,
             gpus=self.allocation.gpus_per_node,
         )
-        more = dict(self._agent.env)
+        more = dict(self._command.env)
         if slot is not None:
             more[SLOT] = str(slot)
         slots = tuple(range(len(nodes))) if slot is None else (slot,)
@@ -195,14 +195,14 @@ class Slurm:
             why = why or "Slurm has lost the node"
             lost = read_lost(line)
             slots = [step.slots[t] for t in tasks if t < len(step.slots)]
-            # Slurm may be wrong about a node on which an agent has begun.
+            # Slurm may be wrong about a node on which a node process has begun.
             slots += [s for s in step.slots if self._nodes[s] == lost and s not in step.started]
             if why.startswith("exited"):  # its last lines may come after this
                 step.exits |= dict.fromkeys(slots, why)
                 _later(WORDS_WITHIN, lambda: self._lose_those_that_exited(step))
                 return
             for slot in slots:
-                self._lose(step, slot, f"the agent on {self._nodes[slot]}: {why}")
+                self._lose(step, slot, f"the node process on {self._nodes[slot]}: {why}")
         elif task < len(step.slots):
             slot = step.slots[task]
             word, _, node = text.partition(" ")
@@ -221,7 +221,7 @@ class Slurm:
                 self._say(Said(f"{self._nodes[slot]}: {text}"))
 
     def _lose(self, step: Step, slot: int, why: str) -> None:
-        """Report, once, that a slot has no agent."""
+        """Report, once, that a slot has no node process."""
         if slot not in step.gone:
             step.gone.add(slot)
             self._say(SlotGone(slot, why))
@@ -230,7 +230,7 @@ class Slurm:
         """Report which tasks have exited, with the last line of each."""
         for slot, why in list(step.exits.items()):
             words = f": {step.words[slot]}" if slot in step.words else ""
-            self._lose(step, slot, f"the agent on {self._nodes[slot]}: {why}{words}")
+            self._lose(step, slot, f"the node process on {self._nodes[slot]}: {why}{words}")
 
     def _hear_end(self, step: Step) -> None:
         """Report that a step has ended, and whether any step is left."""
@@ -247,7 +247,7 @@ class Slurm:
             job = f"job {self.allocation.job} is {state.lower().replace('_', ' ')}"
             self._say(EngineGone(f"Slurm's {job}: {why or 'its node is lost'}"))
         elif not step.started:
-            self._say(EngineGone(f"Slurm started no agent: {why or 'its node is lost'}"))
+            self._say(EngineGone(f"Slurm started no node process: {why or 'its node is lost'}"))
 
     def _say(self, event: EngineEvent) -> None:
         if not self._over:

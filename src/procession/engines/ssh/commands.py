@@ -1,4 +1,4 @@
-"""The command line by which ssh starts an agent, and what ssh says when it fails. Pure."""
+"""The command line by which ssh starts a node process, and what ssh says when it fails. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from procession.values.errors import SpecError
 # What the node's side says, each at the beginning of a line.
 STARTED = "procession-agent-started"  # host, pid
 ENDED = "procession-agent-ended"  # how, in words
-FAULT = "procession-agent-fault"  # why no agent was started, in words
+FAULT = "procession-agent-fault"  # why no node process was started, in words
 KILL = b"kill\n"  # what the driver may send it after the first line
 
 CONNECT_SECONDS = 15
@@ -82,7 +82,7 @@ def check_options(options: Iterable[str]) -> None:
 def why_ended(host: str, code: int, lines: Sequence[str], *, started: bool = True) -> str:
     """Say why a connection ended, or was never there.
 
-    code: of ssh. lines: its last ones. started: whether an agent was started there.
+    code: of ssh. lines: its last ones. started: whether a node process was started there.
     """
     for line in reversed(lines):
         if line.startswith((ENDED, FAULT)):
@@ -98,8 +98,8 @@ def why_ended(host: str, code: int, lines: Sequence[str], *, started: bool = Tru
             return f"host {host}: {why.format(host=host)}{f' ({said})' if said else ''} [P210]"
     if code == 0 and not started:
         return (
-            f"host {host}: its log-in ended without starting an agent; see what `ssh {host} true` "
-            "prints, whether a profile there exits or reads standard input, and whether "
+            f"host {host}: its log-in ended without starting a node process; see what `ssh {host} "
+            "true` prints, whether a profile there exits or reads standard input, and whether "
             f"--remote-python, if given, is a Python{f' ({said})' if said else ''} [P210]"
         )
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"

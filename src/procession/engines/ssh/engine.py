@@ -1,17 +1,17 @@
-"""Plain ssh as an engine: OpenSSH's own client, one connection to each host, an agent at its end.
+"""Plain ssh as an engine: OpenSSH's own client, one connection to each host.
 
-Theory of operation. On each host ssh runs a small program (`node`) that starts the agent and
+Theory of operation. On each host ssh runs a small program (`node`) that starts the node process and
 holds it. The key goes over the connection's standard input. When the connection ends, for whatever
-reason (the driver is killed, ssh is, the network is cut and ssh notices), the agent ends its ranks
-and goes. Nothing is ever started twice for one slot, and no second connection is needed: the order
-to kill an agent goes over the same one. A host that is cut off ends its ranks when the agent's
-lease ends, as under every engine.
+reason (the driver is killed, ssh is, the network is cut and ssh notices), the node process ends its
+ranks and goes. Nothing is ever started twice for one slot, and no second connection is needed: the
+order to kill a node process goes over the same one. A host that is cut off ends its ranks when the
+node process's lease ends, as under every engine.
 
 Python is looked for on each host: by the path that it has here, then as python3 and python.
 
-Rejected: a library that speaks SSH (it does not use the user's configuration and agent as ssh
-does); finding procession by the profile of a login shell (a profile may print or ask anything); a
-control master (it outlives us and holds our pipes).
+Rejected: a library that speaks SSH (it does not use the user's configuration and agent as
+ssh does); finding procession by the profile of a login shell (a profile may print or ask anything);
+a control master (it outlives us and holds our pipes).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from procession.engines.contract import (
     SLOT,
-    AgentCommand,
     EngineError,
     EngineEvent,
     EngineGone,
+    NodeCommand,
     Said,
     SlotGone,
 )
@@ -45,10 +45,10 @@ from procession.engines.ssh.commands import (
 from procession.engines.ssh.hosts import Host, parse_hosts
 
 NO_SSH = "ssh is not on the PATH: OpenSSH's client is needed (Debian package openssh-client)"
-END_WITHIN = 5.0  # seconds for agents to go when their connections are closed
+END_WITHIN = 5.0  # seconds for node processes to go when their connections are closed
 KILL_WITHIN = 1.0  # seconds for a kill to get through, before the connection itself is ended
 LONGEST = 4096  # bytes of a line; what is longer is taken for several
-MOST_BEFORE = 64 << 10  # bytes that a log-in may print before it starts an agent
+MOST_BEFORE = 64 << 10  # bytes that a log-in may print before it starts a node process
 KEPT = 12  # last lines of a connection, as the reason of its end
 PYTHONS = ("python3", "python")
 
@@ -80,7 +80,7 @@ class SshEngine:
         self._options = tuple(options)
         self._connections: dict[int, _Connection] = {}
         self._over = False
-        self._agent = AgentCommand((), {})
+        self._command = NodeCommand((), {})
         self._tell: Callable[[EngineEvent], None] = lambda _: None
 
     @property
@@ -93,10 +93,10 @@ class SshEngine:
         if shutil.which("ssh") is None:
             raise EngineError(NO_SSH)
 
-    def start(self, agent: AgentCommand, tell: Callable[[EngineEvent], None]) -> None:
+    def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:
         """Connect to all hosts at the same time. Raises EngineError."""
         self.check()
-        self._agent, self._tell = agent, tell
+        self._command, self._tell = command, tell
         for slot in range(self.slots):
             self._connect(slot)
 
@@ -108,7 +108,7 @@ class SshEngine:
         self._connect(slot)
 
     def kill(self) -> None:
-        """Have all agents killed, and end the connections."""
+        """Have all node processes killed, and end the connections."""
         running = [c for c in self._connections.values() if c.running]
         for connection in running:
             connection.say(KILL)
@@ -118,7 +118,7 @@ class SshEngine:
                 connection.kill()
 
     def close(self) -> None:
-        """Hang up, and wait a little for the agents to go."""
+        """Hang up, and wait a little for the node processes to go."""
         self._over = True
         for connection in self._connections.values():
             connection.hang_up()
@@ -131,8 +131,8 @@ class SshEngine:
     def _connect(self, slot: int) -> None:
         host = self.hosts[slot].name
         start = {
-            "argv": self._agent.argv,
-            "env": {**self._agent.env, SLOT: str(slot)},
+            "argv": self._command.argv,
+            "env": {**self._command.env, SLOT: str(slot)},
             "directory": os.getcwd(),
         }
         connection = self._connections[slot] = _Connection(
@@ -154,7 +154,7 @@ class SshEngine:
         if connection.flooded:
             why = (
                 f"host {host}: its log-in prints without end ({MOST_BEFORE >> 10} KiB, and no "
-                f"agent is started); see what `ssh {host} true` prints"
+                f"node process is started); see what `ssh {host} true` prints"
             )
         else:
             why = why_ended(host, connection.code or 0, connection.last, started=connection.started)
@@ -170,7 +170,7 @@ class SshEngine:
 class _Connection(Helper):
     """One ssh.
 
-    last: the last lines of it and of the node's side. started: whether an agent was started.
+    last: the last lines of it and of the node's side. started: whether a node process was started.
     flooded: it was killed because too much output came before that.
     """
 

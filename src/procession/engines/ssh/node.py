@@ -1,9 +1,9 @@
-"""What ssh runs on a node: it starts the agent and watches it, as an actor does under Ray.
+"""What ssh runs on a node: it starts the node process and watches it, as an actor does under Ray.
 
-It reads one line from its standard input: the agent's command, directory and variables, the key
-among them, so that the key stands in no command line. When that input ends, for whatever reason,
-the connection is gone: then the agent's own input ends, which makes it end its ranks. An agent that
-does not do so is killed, also when the driver says so.
+It reads one line from its standard input: the node process's command, directory and variables, the
+key among them, so that the key stands in no command line. When that input ends, for whatever
+reason, the connection is gone: then the node process's own input ends, which makes it end its
+ranks. A node process that does not do so is killed, also when the driver says so.
 
 It imports the standard library only. `commands` has the lines that it prints.
 """
@@ -22,7 +22,7 @@ from procession.engines.contract import INVITATION, ON_STDIN
 from procession.values.base import cast
 
 MOST = 1 << 20  # bytes of the first line
-OBEYS = 8.0  # seconds that an agent has to end its ranks when the connection is gone
+OBEYS = 8.0  # seconds that a node process has to end its ranks when the connection is gone
 
 
 def main() -> NoReturn:
@@ -31,16 +31,16 @@ def main() -> NoReturn:
 
     try:
         start = _first_line()
-        agent = _start(start)
+        process = _start(start)
     except (OSError, ValueError, KeyError) as e:
         _say(f"{FAULT} {e}")
         os._exit(1)
-    _say(f"{STARTED} {os.uname().nodename} {agent.pid}")
-    threading.Thread(target=_follow, args=(agent,), daemon=True).start()
-    code = agent.wait()
+    _say(f"{STARTED} {os.uname().nodename} {process.pid}")
+    threading.Thread(target=_follow, args=(process,), daemon=True).start()
+    code = process.wait()
     if code:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
-        _say(f"{ENDED} the agent on {os.uname().nodename} {how}")
+        _say(f"{ENDED} the node process on {os.uname().nodename} {how}")
     os._exit(0)
 
 
@@ -103,15 +103,15 @@ def with_client(env: dict[str, str], connection: str) -> dict[str, str]:
     return {**env, INVITATION: json.dumps(invitation)}
 
 
-def _follow(agent: subprocess.Popen[bytes]) -> None:
-    """Kill the agent when the driver says so, or when the connection is gone for too long."""
-    stdin: IO[bytes] | None = agent.stdin
+def _follow(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process when the driver says so, or when the connection is gone for too long."""
+    stdin: IO[bytes] | None = process.stdin
     while said := os.read(0, 4096):
         if b"kill" in said:
-            agent.kill()
+            process.kill()
     if stdin is not None:
         stdin.close()
     try:
-        agent.wait(OBEYS)
+        process.wait(OBEYS)
     except subprocess.TimeoutExpired:
-        agent.kill()
+        process.kill()
