@@ -73,7 +73,7 @@ FACTS: dict[str, tuple[dict[str, Any], str]] = {
     "errno": (_COUNT, "the error of the operating system"),
     "failed_rank": (_COUNT, "the rank that failed (its local rank; in a job, its rank)"),
     "host": (_TEXT, "the name of the machine"),
-    "slot": (_COUNT, "which of the engine's agents"),
+    "slot": (_COUNT, "which of the engine's node processes"),
     "of_node": (_COUNT, "the node rank that the machine has in this attempt"),
 }
 
@@ -120,8 +120,8 @@ KINDS: dict[str, Kind] = {
     "exited": Kind("its process is gone", True, ("ended", "outcome"), (*_ENDING, *_ERROR)),
     "restarting": Kind("it failed, and is to start again by itself", True),
     "hung": Kind("it gave no sign of life for too long", True),
-    "gathering": Kind("of a job: agents are awaited on the nodes", False),
-    "joined": Kind("of a job: an agent is there", False, _WHERE),
+    "gathering": Kind("of a job: node processes are awaited", False),
+    "joined": Kind("of a job: a node process is there", False, _WHERE),
     "rank_failed": Kind(
         "of a job: the first failure on a node",
         False,
@@ -129,7 +129,7 @@ KINDS: dict[str, Kind] = {
         ("exit_code", "signal", "core", "type", "traceback"),
     ),
     "node_lost": Kind("of a job: a node with ranks is gone", False, (*_WHERE, "of_node")),
-    "signalled": Kind("of a job: an agent got a signal", False, (*_WHERE, "signal"), ("of_node",)),
+    "signalled": Kind("of a job: a node got a signal", False, (*_WHERE, "signal"), ("of_node",)),
     "lost": Kind("its process is still there, long after SIGKILL", True),
 }
 

@@ -65,7 +65,7 @@ READ = {
     CONTROL: "`1`: also groups that programs start can be seen from other terminals; `0`: no run can",
     "PROCESSION_PRELOAD": "as `--preload`, also for the drop-ins: `none`, `auto`, or names of modules",
     CHOICE: "names of [handlers of events](../events.md) that installed packages bring",
-    ADDRESS: "the address at which agents on other machines reach this one",
+    ADDRESS: "the address at which other machines reach this one",
     "PROCESSION_JOB_KEY": "the secret of those who join [a job](../several-machines.md)",
     "PROCESSION_WARM": "as `--warm`, also for `procession.run` and pytest",
     "PROCESSION_WARM_MOST, PROCESSION_WARM_MEMORY": "how much may be kept [warm](../warm.md)",
