@@ -126,7 +126,7 @@ class Attempt:
         self._end, self._state = group.end, group.state.name
         self._stacks = group.stacks_of_failure() or self._stacks
         if self._end is None:
-            self._fault = "its supervisor failed"
+            self._fault = "its driver failed"
             group.result()
 
     def _tell(self, kind: str, fields: Fields) -> None:

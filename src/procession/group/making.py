@@ -146,7 +146,7 @@ class _Making:
             self._end(self._no_thread(e))
 
     def _no_thread(self, e: RuntimeError) -> StartFailed:
-        fault = OSError(errno.EAGAIN, f"its supervisor gets no thread ({e})")
+        fault = OSError(errno.EAGAIN, f"its driver gets no thread ({e})")
         return start_failed(self.spec, fault)
 
     def _run(self) -> None:
