@@ -14,6 +14,7 @@ import pytest
 import procession
 from chaos.processes import held, parent, state
 from procession import GroupFailed, Hang, Outcome, Phase, Restart
+from seams.system import Remains
 from support import (
     METHODS,
     OBEDIENT,
@@ -23,6 +24,7 @@ from support import (
     gone,
     marked,
     require,
+    shell,
     until,
     write,
 )
@@ -45,15 +47,9 @@ def forkserver_of(group):
 
 
 def family(place):
-    """Be a rank with a child, and a daemon in a session of its own, which note their SIGTERM."""
+    """Be a rank with a child, and a daemon in a session of its own."""
 
     def stay(name):
-        def note(*_):
-            with open(f"{place}/{name}.signals", "a") as f:
-                f.write("TERM\n")
-            os._exit(0)
-
-        signal.signal(signal.SIGTERM, note)
         with open(f"{place}/{name}.pid.new", "w") as f:
             f.write(str(os.getpid()))
         os.rename(f"{place}/{name}.pid.new", f"{place}/{name}.pid")
@@ -82,10 +78,6 @@ def pids_in(place):
     return [int(path.read_text()) for path in place.glob("*.pid")]
 
 
-def signals_in(place):
-    return {path.stem: path.read_text().split() for path in place.glob("*.signals")}
-
-
 # -- it does not answer
 
 
@@ -102,14 +94,6 @@ def test_who_failed_is_named_and_all_are_ended_though_the_forkserver_is_held(tmp
     assert caught.value.cause.exit.signal == signal.SIGKILL
     assert {e.rank: e.exit.signal for e in caught.value.ended} == dict.fromkeys((0, 1), 9)
     assert "it did not answer for 2 s" in str(caught.value)
-
-
-def test_stop_while_the_forkserver_is_held(tmp_path):
-    group = start_family(tmp_path)
-    with traced(forkserver_of(group)):
-        group.stop()
-        assert group.state is Phase.STOPPED
-        gone(pids_in(tmp_path))
 
 
 def test_a_forkserver_without_descriptors_tells_how_a_rank_ended(tmp_path):
@@ -161,6 +145,67 @@ def test_next_attempt_has_another_forkserver(tmp_path):
         gone(int(path.read_text()) for path in tmp_path.glob("*.old"))
     group.stop()
     gone(pids_in(tmp_path))
+
+
+# -- it is lost, or stopped, at an odd moment
+
+
+# It waits in its first attempt, and comes to a good end in its second.
+WAITS_ONCE = shell("test $TORCHELASTIC_RESTART_COUNT = 1 || exec sleep 1000")
+
+
+def test_there_is_no_agent_for_the_next_attempt(monkeypatch):
+    group = procession.start(WAITS_ONCE, nproc=2, restart=Restart(max=1))
+    server = forkserver_of(group)
+    monkeypatch.setattr(os, "posix_spawn", lambda *_, **__: os.rmdir("/proc"))  # raises OSError
+    os.kill(server, signal.SIGKILL)
+    with pytest.raises(GroupFailed, match="could not find an agent"):
+        group.wait(20)
+
+
+def test_what_is_decided_when_it_is_lost_is_decided_once():
+    asked = []
+
+    def on_failure(end):
+        asked.append(end)
+        os.kill(server, signal.SIGKILL)
+        time.sleep(0.5)  # until the loss is noticed
+
+    group = procession.start(WAITS_ONCE, nproc=2, restart=Restart(max=1), on_failure=on_failure)
+    server = forkserver_of(group)
+    os.kill(group.pids()[1], signal.SIGKILL)
+    group.wait(20)
+    assert len(asked) == 1
+
+
+def test_something_does_not_go_after_it_is_lost(monkeypatch, tmp_path):
+    monkeypatch.setattr(Remains, "over", False)
+    stop = procession.Stop(grace=1000, reap=0.1)
+    stays = shell(f"trap '' TERM; touch {tmp_path}/there; exec sleep 1000")
+    group = procession.start(stays, nproc=1, stop=stop)
+    until((tmp_path / "there").exists, "the rank")
+    group.stop(wait=False)
+    until(lambda: group.state is Phase.STOPPING, "the stop")
+    os.kill(forkserver_of(group), signal.SIGKILL)
+    group.wait(20)
+    assert "[P408]" in " ".join(group.end.notes)
+
+
+@pytest.mark.parametrize("stacks", [True, False], ids=["for stacks", "to start again"])
+def test_one_that_is_stopped_is_woken_when_it_is_asked(stacks):
+    def beat():
+        procession.beat(1)
+        signal.pause()
+
+    def on_failure(_end):
+        os.kill(server, signal.SIGSTOP)
+
+    options = {"hang": Hang(timeout=0.3)} if stacks else {"on_failure": on_failure}
+    group = procession.start(beat, nproc=2, **options)
+    server = forkserver_of(group)
+    os.kill(server if stacks else group.pids()[1], signal.SIGSTOP if stacks else signal.SIGKILL)
+    with pytest.raises(GroupFailed):
+        group.wait(20)
 
 
 # -- it hangs while it starts ranks

@@ -13,13 +13,11 @@ from seams.rules import (
     Signal,
     Spawn,
     Sweep,
-    Swept,
     Worker,
     WorkerEvent,
 )
 
 from .script import (
-    BACKOFF,
     GRACE,
     LINGER,
     LINGER_IT,
@@ -27,7 +25,6 @@ from .script import (
     PATIENCE,
     REAP,
     REAP_IT,
-    START,
     START_IT,
     Script,
     arm,
@@ -47,18 +44,6 @@ def test_a_good_life():
 
 
 # -- one fate
-
-
-def test_a_bad_exit_stops_the_others():
-    group = Script(3).running()
-    assert group("exited", 1, ok=False) == [Signal((0, 2)), arm(GRACE)]
-    assert group.phase is Phase.STOPPING
-    assert group("stop sent", 0) == group("stop sent", 2) == []
-    assert group("exited", 0, ok=False) == []
-    assert group("exited", 2, ok=True) == [Sweep(kill=False)]
-    assert group("swept") == [End(Phase.FAILED)]
-    assert group.life.failures == [1]
-    assert group.endings == [Ended.STOPPED, Ended.FAILED, Ended.STOPPED]
 
 
 def test_who_told_its_outcome_while_the_signal_waited_is_on_its_way_out():
@@ -180,42 +165,6 @@ def test_a_failed_spawn_cancels_the_others():
     assert group("swept") == [End(Phase.FAILED)]
     assert group.life.failures == [1]
     assert group.endings == [Ended.STOPPED, Ended.FAILED, Ended.NEVER_STARTED]
-
-
-# -- restarts
-
-
-def failing_once(group):
-    """Let an attempt fail; gives what begins the next one."""
-    group("exited", 0, ok=False)
-    for r in range(1, group.life.nproc):
-        group("stop sent", r)
-        group("exited", r, ok=False)
-    return swept(group)
-
-
-def swept(group):
-    actions = group("swept")
-    if actions != [arm(BACKOFF, group.life.attempt)]:
-        return actions
-    assert group.phase is Phase.BACKOFF
-    return group("backoff deadline")
-
-
-def test_a_failed_group_starts_again_with_new_ranks():
-    group = Script(2, restarts=2).running()
-    assert failing_once(group) == [Spawn(1), arm(START, 1)]
-    assert group.phase is Phase.STARTING
-    assert group.states == [Worker.PENDING, Worker.PENDING]
-    assert group.life.failures == []
-    assert failing_once(group.running()) == [Spawn(2), arm(START, 2)]
-    assert failing_once(group.running()) == [End(Phase.FAILED)]
-
-
-def test_the_caller_may_say_that_there_is_no_further_attempt():
-    group = Script(1, restarts=5).running()
-    group("exited", 0, ok=False)
-    assert group.life.handle(Swept(0, again=False)) == [End(Phase.FAILED)]
 
 
 # -- single ranks

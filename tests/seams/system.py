@@ -14,6 +14,7 @@ __getattr__ = lazily(
         "procession.system.origin": "slurm_ids",
         "procession.system.ports": "free_port",
         "procession.system.processes": "state_of",
+        "procession.system.remains": "Remains",
         "procession.system.vfork": "Chain",
     }
 )

@@ -248,14 +248,17 @@ def test_a_large_value_is_the_same_in_a_file_and_behind_its_header(monkeypatch, 
 def test_what_is_wrong_with_a_memory_file_is_said():
     report, fault, refused = read_file(*a_file(len(BIG)))
     assert bytes(report.body) == BIG
+    before = os.listdir("/proc/self/fd")
     for wrong in (
         a_file(len(BIG) + 1),
         a_file(len(BIG), seals=False),
         (HEADER.pack(b"v", 1, 1), os.open(os.devnull, os.O_RDONLY)),
+        (HEADER.pack(b"v", 1, 1), os.open("/", os.O_RDONLY)),
     ):
         report, fault, refused = read_file(*wrong)
         assert (report, refused) == (None, "")
         assert fault.startswith("its memory file cannot be read")
+    assert os.listdir("/proc/self/fd") == before
     assert "a file that did not come" in read_file(HEADER.pack(b"v", 9, 1), -1)[2]
     assert "only functions may" in read_file(*a_file(len(BIG)), OF_SCRIPT)[2]
 

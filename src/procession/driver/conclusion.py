@@ -112,6 +112,10 @@ class Conclusion(Record):
         read = self._journal.on_disk("reading", lambda: found.append(call(True)))
         return found[0] if read else call(False)
 
+    def first_failure(self) -> RankEnd | None:
+        """Say how the rank ended that failed first. To be used when no rank is there any more."""
+        return self.with_files(lambda read: self._outcomes.first_failure(read=read))
+
     @property
     def losses(self) -> list[str]:
         """What of output and records is lost, and why, one line each."""
@@ -239,12 +243,13 @@ class Outcomes(Record):
         path = run_dir.error_file(attempt, rank)
         log = out or err
         described = bool(record.description.get("traceback"))
-        wanted = failed and not described
+        there = os.path.lexists(path)
+        wanted = failed and not described and there
         text, ignored = _read_error_file(path) if wanted else ("", "")
         return Left(
             stdout_log=out,
             stderr_log=err,
-            error_file=path if run_dir.kept and os.path.lexists(path) else "",
+            error_file=path if run_dir.kept and there else "",
             traceback=text,
             ignored=ignored,
             stderr_tail=tail,

@@ -23,8 +23,7 @@ from collections.abc import Callable, Collection
 
 from procession.driver.lastlook import LastLook
 from procession.driver.ranks import Ranks
-from procession.output.wiring import Wiring
-from procession.prepare.resources import Beat, Board
+from procession.prepare.resources import Beat, Resources
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import Phase, Worker
 from procession.system.eventloop import EventLoop
@@ -58,8 +57,7 @@ class Hangs:
         life: Lifecycle,
         loop: EventLoop,
         ranks: Ranks,
-        board: Board,
-        streams: Wiring,
+        resources: Resources,
         last_look: LastLook,
         hung: Callable[[int, int], None],
     ) -> None:
@@ -67,8 +65,7 @@ class Hangs:
         self._life = life
         self._loop = loop
         self._ranks = ranks
-        self._board = board
-        self._streams = streams
+        self._resources = resources
         self._last_look = last_look
         self._tell = hung
         self.why: dict[int, str] = {}
@@ -96,7 +93,7 @@ class Hangs:
         if self._hang.silence is not None:
             from procession.output.activity import Activity
 
-            self._activity = Activity(self._streams)
+            self._activity = Activity(self._resources.streams)
             limits.append(self._look_every(self._hang.silence))
         self._looking = False
         self._dying.clear()
@@ -133,7 +130,8 @@ class Hangs:
         limit = self._hang.timeout
         if limit is None:
             return None
-        beats = {r: b for r in self._working() if (b := self._board.beat(r)) is not None}
+        beat = self._resources.board.beat
+        beats = {r: b for r in self._working() if (b := beat(r)) is not None}
         if not beats:
             return limit
         active = {r: self._active_at(r, b.at) for r, b in beats.items()}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from procession.driver.link import Link
 from procession.rules.lifecycle import Lifecycle
-from procession.rules.tables import Worker
+from procession.rules.tables import Phase, Worker
 from procession.system.threads import Errands
 from procession.values.spec import Spec
 
@@ -64,12 +64,13 @@ class LastLook:
 
         `done` is called once, now or later.
         """
-        if self._closed or self._link.lost:
+        if self._closed or self._link.left:
             done([])
             return
         which = next(_looks)
         self._asked[which] = done
-        self._link.send("look", which, seconds)
+        running = self._life.phase is Phase.RUNNING  # before, it may import, and hear nothing
+        (self._link.ask if running else self._link.send)("look", which, seconds)
 
     def take(
         self, which: int, attempt: int, said: Sequence[tuple[int, int, str, str, bytes]]

@@ -36,8 +36,9 @@ class Link:
     with the reason, and whether it was killed here. starting: says whether the agent is still to
     start ranks.
 
-    server: the agent. lost: why it is lost, "" while it is not. late: it was asked why ranks were
-    not in their program in time.
+    server: the agent. lost: why it is lost, "" while it is not. left: nothing is heard of it any
+    more, and it is sent nothing: it is lost, or the group is over. late: it was asked why ranks
+    were not in their program in time.
     """
 
     def __init__(
@@ -60,13 +61,14 @@ class Link:
     def renew(self, server: Agent) -> None:
         """Go on with another agent."""
         self.server = server
-        self.lost, self.late = "", False
+        self.lost, self.left, self.late = "", False, False
         self._stands = 0  # looks that have found it stopped, one after the other
         self._looks = self._waits = False  # whether it stands; for an answer
         self._loop.watch(server.fileno(), self.hear)
 
     def leave(self) -> None:
-        """Hear no more of the agent: the group is over."""
+        """Hear no more of the agent."""
+        self.left = True
         self._loop.forget(self.server.fileno())
         self._loop.cancel(self)
         self._loop.cancel(("stands", self))
@@ -81,9 +83,9 @@ class Link:
                     self._answered(*words)
                 else:
                     self._take(kind, words, fds)
-        if server.lost and server is self.server and not self.lost:
+        if server.lost and not self.left:
             self._end(server.crash or server.ending(ENDING_TIME) or "it was killed", ours=False)
-        elif not self.lost:
+        elif not self.left:
             self.flush()
             self._heard()
 
@@ -94,7 +96,7 @@ class Link:
 
     def kill(self, why: str) -> None:
         """Kill the agent, which does not answer."""
-        if not self.lost:
+        if not self.left:
             self.server.kill()
             self._end(why, ours=True)
 
@@ -106,14 +108,14 @@ class Link:
 
     def send(self, *message: Any, fds: tuple[int, ...] = ()) -> None:
         """Send a message to which there is no answer, and descriptors, which stay the caller's."""
-        if not self.lost:
+        if not self.left:
             self.server.send(message, list(fds), [])
             self.flush()
 
     @property
     def deaf(self) -> bool:
         """Whether the agent imports, or makes what ranks share: it hears nothing, and has none."""
-        return bool(self.server.importing or self.server.sharing) and not self.lost
+        return bool(self.server.importing or self.server.sharing) and not self.left
 
     def end_if_late(self, seconds: float) -> None:
         """Kill an agent that is deaf after so many seconds; ask another one, which is to fork."""
@@ -131,7 +133,7 @@ class Link:
 
     def ask(self, *message: Any) -> None:
         """Send a message that has to be obeyed; it is killed if it does not."""
-        if self.lost:
+        if self.left:
             return
         if message:
             self.send(*message)
@@ -158,7 +160,7 @@ class Link:
             self._loop.after(("stands", self), STANDS_EVERY, self._look_whether_it_stands)
 
     def _look_whether_it_stands(self) -> None:
-        if not self._starting() or self.lost:
+        if not self._starting() or self.left:
             self._looks = False
             return
         self._loop.after(("stands", self), STANDS_EVERY, self._look_whether_it_stands)

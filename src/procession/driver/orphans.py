@@ -15,6 +15,7 @@ from collections.abc import Callable
 from procession.agent import client
 from procession.agent.client import Agent
 from procession.driver.ranks import Ranks
+from procession.driver.recovery import GROUP, Recovery
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import (
     Action,
@@ -30,76 +31,73 @@ from procession.rules.tables import GONE, DeadlineKind, Phase, Worker, WorkerEve
 from procession.system.eventloop import EventLoop
 from procession.system.identity import own_mark
 from procession.system.remains import Remains
+from procession.values.base import Record
 from procession.values.exit import Exit
-from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Fault = tuple[str, int, str]
 
 LOOK_EVERY = 0.02  # seconds between two looks for what is left
 KILLED = int(signal.SIGKILL)  # the wait status of who died of it
 
 
-class Orphans:
+class Orphans(Record):
     """The end of an attempt without its agent. For the loop's thread.
 
     handle: takes events. swept: called when nothing is left.
     """
 
-    def __init__(
-        self,
-        spec: Spec,
-        life: Lifecycle,
-        loop: EventLoop,
-        ranks: Ranks,
-        server: Agent,
-        handle: Callable[[Event], None],
-        swept: Callable[[], None],
-    ) -> None:
-        self._life = life
-        self._loop = loop
-        self._ranks = ranks
-        self._server = server
-        self._handle = handle
-        self._swept = swept
-        self._seconds = {DeadlineKind.GRACE: spec.stop.grace, DeadlineKind.REAP: spec.stop.reap}
-        self._remains: Remains | None = None
+    _life: Lifecycle
+    _loop: EventLoop
+    _ranks: Ranks
+    _recovery: Recovery
+    _server: Agent
+    _reap: float
+    _handle: Callable[[Event], None]
+    _swept: Callable[[], None]
+    _remains: Remains | None = None
 
-    def begin(self, why: str, delay: float, *, killed: bool, stop_asked: int, late: bool) -> None:
-        """Take the ranks for gone. why: the reason for those that have no process.
+    def begin(self, fault: Fault, *, killed: bool, stop_asked: int, late: bool) -> None:
+        """Take the ranks for gone. fault: of those that have no process; see `RankRecord`.
 
-        delay: seconds until the next attempt begins, if that was decided.
         killed: they were, with their agent, by us. stop_asked: when that was asked to end them, in
         nanoseconds of the monotonic clock, 0 for never; it may not have heard of it. late: they
         were to be in their program by now.
         """
-        now, life, untold = time.monotonic_ns(), self._life, dict(self._ranks.untold)
+        now, life, records = time.monotonic_ns(), self._life, self._ranks.records
+        # Of some it is known how they died: the kernel has shown it, or the agent has told of it,
+        # and asked whether they start again.
+        died: dict[int, tuple[int, int | None]] = dict(self._ranks.untold)
+        died |= {r: (records[r].exited_at, None) for r, k in enumerate(life.ranks) if k.awaited}
         if late:
             self._handle(Deadline(DeadlineKind.START, life.attempt, now))
         if stop_asked and not life.stop_wanted:
             self._handle(StopWanted(kill=True))
-        # Of what the kernel has shown nobody could tell.
         ours = stop_asked or now if killed else 0
-        early = sorted((at, rank) for rank, (at, _) in untold.items())
-        others = [rank for rank in range(life.nproc) if rank not in untold]
+        early = sorted((at, rank) for rank, (at, _) in died.items())
+        others = [rank for rank in range(life.nproc) if rank not in died]
         for at, rank in (*early, *((now, rank) for rank in others)):
             known = life.ranks[rank]
             known.awaited = False
             if known.state is Worker.PENDING:
-                self._never_starts(rank, why, now)
+                self._never_starts(rank, fault, now)
             elif known.state not in GONE:
                 if ours and ours <= at:
                     self._handle(RankEvent(WorkerEvent.KILL_SENT, rank, ours))
-                self._gone(rank, at, untold.get(rank, (0, KILLED if killed else None))[1])
+                self._gone(rank, at, died.get(rank, (0, KILLED if killed else None))[1])
 
-        if life.phase is Phase.SWEEPING and self._remains is None:  # it was sweeping
+        if life.phase is Phase.SWEEPING:
             self._sweep()
-            self._arm(Deadline(DeadlineKind.GRACE, life.attempt), 0.0)
-        elif life.phase is Phase.BACKOFF:
-            self._arm(Deadline(DeadlineKind.BACKOFF, life.attempt), delay)
+        # The deadlines of the agent are lost with it.
+        for kind in DeadlineKind:
+            self._arm(Deadline(kind, life.attempt))
 
-    def _never_starts(self, rank: int, why: str, at: int) -> None:
+    def _never_starts(self, rank: int, fault: Fault, at: int) -> None:
         if self._life.stop_wanted or self._life.failures:
             self._handle(RankEvent(WorkerEvent.CANCELLED, rank, at))
             return
-        self._ranks.records[rank].start_fault = ("start", 0, why)
+        self._ranks.records[rank].start_fault = fault
         self._handle(RankEvent(WorkerEvent.SPAWN_FAILED, rank, at, ok=False))
 
     def _gone(self, rank: int, at: int, status: int | None) -> None:
@@ -110,8 +108,8 @@ class Orphans:
             record.exit = Exit.from_wait_status(status)
         self._handle(RankEvent(WorkerEvent.EXITED, rank, at, ok=False))
 
-    def do(self, action: Action, delay: float) -> None:
-        """Carry out an action of the rules. delay: seconds until the next attempt begins."""
+    def do(self, action: Action) -> None:
+        """Carry out an action of the rules."""
         if isinstance(action, Sweep):
             self._sweep()
         elif isinstance(action, Cancel):
@@ -120,10 +118,14 @@ class Orphans:
                 if known.state is Worker.PENDING:
                     self._handle(RankEvent(WorkerEvent.CANCELLED, rank, at))
         elif isinstance(action, Arm):
-            self._arm(action.deadline, delay)
+            self._arm(action.deadline)
 
-    def _arm(self, deadline: Deadline, delay: float) -> None:
-        seconds = {**self._seconds, DeadlineKind.BACKOFF: delay}.get(deadline.kind)
+    def _arm(self, deadline: Deadline) -> None:
+        seconds = {
+            DeadlineKind.GRACE: 0.0,  # everything gets SIGKILL at once
+            DeadlineKind.REAP: self._reap,
+            DeadlineKind.BACKOFF: self._recovery.decided[GROUP].delay,
+        }.get(deadline.kind)
         if seconds is not None:
             self._loop.after(deadline.key, seconds, lambda: self._fire(deadline))
 
@@ -134,21 +136,20 @@ class Orphans:
         if self._remains is None:
             server = self._server
             self._remains = Remains(server.pid, server.began, own_mark(), server.page)
-            self._remains.begin(())
             self._look()
 
     def _look(self) -> None:
         assert self._remains is not None
         with client.starting():
             left = self._remains.find(client.others_than(self._server))
-        self._remains.signal(signal.SIGKILL, left)
+        self._remains.kill(left)
         if not self._remains.over:
-            self._loop.after(self, LOOK_EVERY, self._look)
+            self._loop.after(self._look, LOOK_EVERY, self._look)
             return
         self._swept()
 
     def close(self) -> None:
         """Do nothing any more."""
-        self._loop.cancel(self)
-        for kind in self._seconds:
+        self._loop.cancel(self._look)
+        for kind in DeadlineKind:
             self._loop.cancel(kind)

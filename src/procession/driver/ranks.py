@@ -1,6 +1,8 @@
 """What is known of the ranks of the current attempt, from what their agent has told.
 
 The pidfd of each rank is watched for one reason: to notice that the agent does not tell of a death.
+One look, a moment after the first death, is for all until then: in a large group that ends, the
+agent has told of them all by that time.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from procession.prepare.resources import Resources
 from procession.rules.lifecycle import NOT_THERE_YET, Lifecycle
 from procession.rules.tables import GONE, Worker
 from procession.system.cgroups import OomWatch
-from procession.system.eventloop import Deaths, EventLoop
+from procession.system.eventloop import EventLoop
 from procession.system.processes import status_of_zombie
 from procession.values.exit import Exit
 from procession.values.spec import Spec
@@ -55,10 +57,10 @@ class Ranks:
         self._pidfds: dict[int, int] = {}
         self._refused_one = False
         self._oom = OomWatch()
+        self._loop = loop
         self._tell = untold
         self.untold: dict[int, tuple[int, int]] = {}
-        self._deaths = Deaths(loop, self._seen_dead)
-        self._deaths.moment = UNTOLD_SECONDS
+        self._dead: set[int] = set()  # as the kernel says, and not looked at yet
 
     def begin(self) -> None:
         """Forget the ranks of the attempt before, and expect new ones."""
@@ -110,7 +112,7 @@ class Ranks:
         record.pid, record.started_at = pid, at
         if pidfd >= 0:
             self._pidfds[rank] = pidfd
-            self._deaths.watch(pidfd, rank)
+            self._loop.watch(pidfd, lambda: self._notice_death(rank))
 
     def signalled(self, number: int, reached: list[int], at: int) -> None:
         """Take note that ranks were sent a signal."""
@@ -172,23 +174,32 @@ class Ranks:
             record.out_of_memory = record.over_limit or self._oom.verdict(peak if killed else None)
         self.forget(rank)
 
-    def _seen_dead(self, ranks: list[int]) -> None:
-        at = time.monotonic_ns()
-        for rank in ranks:
+    def _notice_death(self, rank: int) -> None:
+        self._loop.forget(self._pidfds[rank])
+        if not self._dead:
+            self._loop.after(self, UNTOLD_SECONDS, self._look)
+        self._dead.add(rank)
+
+    def _look(self) -> None:
+        at, dead = time.monotonic_ns(), self._dead
+        self._dead = set()
+        for rank in dead:
             pid = self.records[rank].pid
             found = status_of_zombie(pid) if pid is not None else None
             if found is not None:
                 self.untold[rank] = at, found[0]
-        self._tell()
+        if dead:
+            self._tell()
 
     # -- the end
 
     def forget(self, rank: int) -> None:
         """Watch a rank no longer."""
         self.untold.pop(rank, None)
+        self._dead.discard(rank)
         pidfd = self._pidfds.pop(rank, -1)
         if pidfd >= 0:
-            self._deaths.forget(pidfd)
+            self._loop.forget(pidfd)
             os.close(pidfd)
 
     def close(self) -> None:

@@ -14,12 +14,12 @@ from functools import partial
 
 from procession.driver.conclusion import DRAIN_SECONDS, Outcomes
 from procession.driver.journal import Journal
-from procession.driver.ranks import Ranks
 from procession.driver.terms import may_start_again
 from procession.prepare.resources import Resources
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import Phase
 from procession.system.eventloop import EventLoop
+from procession.values.base import Value
 from procession.values.errors import GroupEnd
 from procession.values.spec import Spec
 
@@ -31,16 +31,29 @@ if TYPE_CHECKING:
 
     Look = Callable[[], GroupEnd]
 
+GROUP = -1  # in the place of a rank: all of them
+
+
+class Decided(Value):
+    """What was decided for an attempt of a rank, or of the group.
+
+    delay: seconds until the next one begins. said: what follows, in words.
+    """
+
+    attempt: int
+    again: bool = False
+    delay: float = 0.0
+    said: str = ""
+
 
 class Recovery:
     """Asks for a decision after a failure, and keeps the answer until it is carried out.
 
-    answer: takes the rank (-1: the group), the attempt that failed, whether it starts again, and in
+    answer: takes the rank (GROUP for all), the attempt that failed, whether it starts again, and in
     how many seconds.
 
-    delay: seconds until what was decided for last begins. said: what was decided last, in words.
-    decided: both, by rank. notes: for the report. running_since: to be set when all ranks run, in
-    nanoseconds.
+    decided: what was decided last, by rank. notes: for the report. running_since: to be set when
+    all ranks run, in nanoseconds.
     """
 
     def __init__(
@@ -48,20 +61,16 @@ class Recovery:
         spec: Spec,
         life: Lifecycle,
         loop: EventLoop,
-        ranks: Ranks,
         outcomes: Outcomes,
         journal: Journal,
         resources: Resources,
         answer: Callable[[int, int, bool, float], None],
     ) -> None:
-        self.delay = 0.0
-        self.said = ""
         self.running_since = 0
-        self.decided: dict[int, tuple[float, str]] = {}
+        self.decided = {GROUP: Decided(-1)}
         self._spec = spec
         self._life = life
         self._loop = loop
-        self._ranks = ranks
         self._outcomes = outcomes
         self._journal = journal
         self._resources = resources
@@ -83,23 +92,30 @@ class Recovery:
         return wanted and life.verdict() is Phase.FAILED
 
     def decide(self, rank: int, attempt: int) -> None:
-        """Decide for a group that failed, and of which nothing is left (-1), or for a single rank.
+        """Decide for a rank that has failed, and is gone; or, GROUP, when nothing of all is left.
 
-        rank: one that has failed, and is gone. attempt: which failed.
+        attempt: which failed. The agent may be lost after it has asked: then this is asked once
+        more, and decided once.
         """
+        if (rank, attempt) in self._asked:
+            return
+        known = self.decided.get(rank)
+        if known is not None and known.attempt == attempt:
+            self._answer(rank, attempt, known.again, known.delay)
+            return
         self._asked.add((rank, attempt))
-        if rank < 0:
+        if rank == GROUP:
             began, self.running_since = self.running_since, 0
             self._resources.streams.drain(DRAIN_SECONDS)  # a failure is also explained by it
             self._look(self._outcomes.of_group, began, rank, attempt)
         else:
             self._life.ranks[rank].awaited = True
-            began = self._ranks.records[rank].started_at
-            self._look(lambda: self._outcomes.of_single(rank), began, rank, attempt)
+            self._look(lambda: self._outcomes.of_single(rank), 0, rank, attempt)
 
-    def settle(self) -> None:
-        """Wait for no answer any more: the group is ended."""
-        self._asked.clear()
+    def _is_awaited(self, rank: int) -> bool:
+        """Whether a decision still matters: the group is not being ended."""
+        phases = (Phase.SWEEPING,) if rank == GROUP else (Phase.STARTING, Phase.RUNNING)
+        return self._life.phase in phases and not self._life.stop_wanted
 
     def decided_by(self, decide: Decide) -> None:
         """Leave decisions to somebody else, who also reports on them.
@@ -111,25 +127,23 @@ class Recovery:
     def _look(self, look: Look, began: int, rank: int, attempt: int) -> None:
         """Read what ranks have left, decide, and give the answer, without blocking the loop.
 
-        began: when what failed had begun to run, 0 if it never did.
+        began: when all ranks had begun to run, 0 if they never did.
         """
         from procession.driver.deciding import Decider, said_of
         from procession.rules.restarting import Decision
 
-        spec, elsewhere, single = self._spec, self._elsewhere, None if rank < 0 else rank
+        spec, elsewhere, single = self._spec, self._elsewhere, None if rank == GROUP else rank
         self._decider = self._decider or Decider(
             spec.restart, spec.on_failure, self._journal.handlers, self._loop
         )
         own = self._decider
 
         def finish(end: GroupEnd, decided: Decision) -> None:
-            if (rank, attempt) not in self._asked:
-                return  # it was not waited for
             self._asked.discard((rank, attempt))
-            self.delay = decided.delay
-            if decided.again:
-                self.said = said_of(decided, end.attempt if single is None else None)
-            self.decided[rank] = self.delay, self.said
+            if not self._is_awaited(rank):
+                return
+            said = said_of(decided, end.attempt if single is None else None)
+            self.decided[rank] = Decided(attempt, decided.again, decided.delay, said)
             if elsewhere is None:
                 own.take(decided)
             self._answer(rank, attempt, decided.again, decided.delay)
@@ -138,7 +152,9 @@ class Recovery:
             if not end.failures:
                 finish(end, Decision(False))
                 return
-            uptime = (end.failures[0].happened_at - began) / 1e9 if began else None
+            first = end.failures[0]
+            since = began if single is None else first.started_at
+            uptime = (first.happened_at - since) / 1e9 if since else None
             if elsewhere is None:
                 own.decide(end, uptime, single, partial(finish, end))
             else:

@@ -65,7 +65,6 @@ class Starts:
         self._asked: deque[int] = deque()  # that had no process when it was looked last
         # Wanted at once: an agent whose shared set-up has failed waits for that rank alone.
         self._revived: set[int] = set()
-        self._asking = False
 
     def all(self) -> None:
         """Ask for all ranks, as soon as can be."""
@@ -96,15 +95,6 @@ class Starts:
 
     def go_on(self) -> None:
         """Ask for more ranks, if the agent has few ahead. To be called after its messages."""
-        if self._asking:
-            return  # a call further up goes on
-        self._asking = True
-        try:
-            self._ask_for_more()
-        finally:
-            self._asking = False
-
-    def _ask_for_more(self) -> None:
         wanted = self._wanted
         while wanted and not self._getting and self._goes_on:
             if wanted[0] not in self._revived and not self._few_are_ahead:
@@ -199,7 +189,7 @@ class Starts:
             self._link.send("no start", need.rank, need.attempt, "make its streams", *said)
         if not self._wanted:
             self._jobs.all_sent(server, self._life.attempt)
-        self._link.hear()
+        self._link.flush()
 
     @staticmethod
     def _drop(needs: list[Need]) -> None:

@@ -28,7 +28,7 @@ from procession.driver.lastlook import LastLook
 from procession.driver.link import Link
 from procession.driver.noting import Noting
 from procession.driver.ranks import Ranks
-from procession.driver.recovery import Recovery
+from procession.driver.recovery import GROUP, Recovery
 from procession.driver.starting import Starts
 from procession.driver.terms import terms_of
 from procession.explain.records import RankRecord
@@ -39,7 +39,7 @@ from procession.rules.messages import Arm, Cancel, RankEvent, Spawn, StopWanted,
 from procession.rules.tables import DeadlineKind, Phase, Worker, WorkerEvent
 from procession.system.eventloop import EventLoop
 from procession.system.threads import Latch
-from procession.values.errors import GroupEnd, RankEnd
+from procession.values.errors import GroupEnd
 from procession.values.events import Event
 from procession.values.policy import StopRequest
 from procession.values.spec import Spec
@@ -87,26 +87,13 @@ class Supervisor:
         self._stop_asked = 0  # when the agent was first asked to end the group
         loop = self._loop = EventLoop()
         ranks = self._ranks = Ranks(spec, life, loop, resources, lambda: self._link.ask())
-        link = self._link = Link(
-            loop,
-            server,
-            self._hear,
-            lambda: self._starts.go_on(),
-            self._lose,
-            lambda: bool(ranks.starting()),
-        )
+        heard, starting = lambda: self._starts.go_on(), lambda: bool(ranks.starting())
+        link = self._link = Link(loop, server, self._hear, heard, self._lose, starting)
         self.outcomes = Outcomes(
             spec, life, resources, lambda: ranks.records, lambda: bool(link.lost)
         )
         self.recovery = Recovery(
-            spec,
-            life,
-            loop,
-            ranks,
-            self.outcomes,
-            self.journal,
-            resources,
-            self._answer,
+            spec, life, loop, self.outcomes, self.journal, resources, self._answer
         )
         self._noting = Noting(spec, resources.run_id, life, ranks, self.journal)
         self._starts = Starts(life, loop, ranks, jobs, self.journal, link)
@@ -115,16 +102,7 @@ class Supervisor:
         if spec.hang.timeout is not None or spec.hang.silence is not None:
             from procession.driver.hangs import Hangs
 
-            self.hangs = Hangs(
-                spec,
-                life,
-                loop,
-                ranks,
-                resources.board,
-                resources.streams,
-                self.last_look,
-                self._hung,
-            )
+            self.hangs = Hangs(spec, life, loop, ranks, resources, self.last_look, self._hung)
         self.conclusion = Conclusion(
             spec, life, loop, resources, self.journal, link, self.outcomes, self.last_look
         )
@@ -179,7 +157,9 @@ class Supervisor:
         """
 
         def take() -> None:
-            if self._link.deaf:
+            if self._link.left:
+                self._suspend()  # the ranks are gone
+            elif self._link.deaf:
                 self._link.server.stop()  # there are no ranks
                 self._suspend()
                 self._link.server.wake()
@@ -292,8 +272,6 @@ class Supervisor:
             for rank in lived:
                 if life.ranks[rank].state is Worker.LOST:
                     self._noting.lost(rank, event.at)
-        if life.stop_wanted or life.phase is Phase.STOPPING:
-            self.recovery.settle()
         if life.stage.phase is not phase or life.attempt != attempt:
             self._note_phase()
         self._do(actions)
@@ -312,7 +290,7 @@ class Supervisor:
                 start = self.spec.hang.start
                 self._loop.after(DeadlineKind.START, start + START_MARGIN, self._start_is_late)
             if self._orphans is not None:
-                self._orphans.do(action, self.recovery.delay)
+                self._orphans.do(action)
 
     def _note_rank(self, event: RankEvent) -> None:
         rank = event.rank
@@ -322,21 +300,19 @@ class Supervisor:
             self.lifecycle.ranks[rank].awaited = False
         self._noting.rank(event, self.stop_signal, lost=bool(self._link.lost))
         if event.again:
-            self._noting.starts_again(rank, self.recovery.decided[rank][1])
+            self._noting.starts_again(rank, self.recovery.decided[rank].said)
 
     def _note_phase(self) -> None:
         phase = self.phase
         if phase in (Phase.RUNNING, Phase.STOPPING):
             self.conclusion.prepare()
-        self._noting.phase(phase, self.recovery.said, self._first_failure)
+        said = self.recovery.decided[GROUP].said
+        self._noting.phase(phase, said, self.conclusion.first_failure)
         if phase is Phase.RUNNING:
             self._loop.cancel(DeadlineKind.START)  # with a deadline, the loop wakes each second
             self.recovery.running_since = time.monotonic_ns()
         if phase is not Phase.STARTING:
             self.started.set()
-
-    def _first_failure(self) -> RankEnd | None:
-        return self.conclusion.with_files(lambda read: self.outcomes.first_failure(read=read))
 
     # -- starting
 
@@ -353,23 +329,33 @@ class Supervisor:
         if self.hangs is not None:
             self.hangs.begin()
         try:
-            if self._orphans is not None:  # under another agent
-                pool.discard(self._link.server)
-                self._orphans.close()
-                self._orphans = None
-                self._link.renew(self._jobs.lease())
-                self._tell_terms()
+            if self._orphans is not None:
+                self._get_another_agent()
             self._jobs.begin(self._link.server, attempt)
         except OSError as e:
-            said = e.errno or 0, e.strerror or str(e)
-            self._link.send("no start", 0, attempt, "find an agent and a port", *said)
+            fault = "find an agent and a port", e.errno or 0, e.strerror or str(e)
+            if self._orphans is not None:
+                self._orphans.close()
+                self._orphan().begin(fault, killed=False, stop_asked=0, late=False)
+                return
+            self._link.send("no start", 0, attempt, *fault)
         self._starts.all()
         self._link.flush()
+
+    def _get_another_agent(self) -> None:
+        """Go on with another agent than the one that is lost. Raises OSError."""
+        lost, orphans = self._link.server, self._orphans
+        self._link.renew(self._jobs.lease())
+        pool.discard(lost)
+        if orphans is not None:
+            orphans.close()
+        self._orphans = None
+        self._tell_terms()
 
     def _respawn(self, rank: int) -> None:
         """Start one rank again, when its time has come."""
         self._ranks.renew(rank)
-        self._starts.again(rank, self.recovery.decided.pop(rank)[0])
+        self._starts.again(rank, self.recovery.decided[rank].delay)
 
     def _start_is_late(self) -> None:
         if self.phase is Phase.STARTING:
@@ -386,15 +372,9 @@ class Supervisor:
     def _orphan(self) -> Orphans:
         from procession.driver.orphans import Orphans
 
-        self._orphans = Orphans(
-            self.spec,
-            self.lifecycle,
-            self._loop,
-            self._ranks,
-            self._link.server,
-            self._handle,
-            self._swept,
-        )
+        life, server, reap = self.lifecycle, self._link.server, self.spec.stop.reap
+        around = life, self._loop, self._ranks, self.recovery, server, reap
+        self._orphans = Orphans(*around, self._handle, self._swept)
         return self._orphans
 
     def _lose(self, why: str, ours: bool) -> None:
@@ -406,31 +386,30 @@ class Supervisor:
             how = server.ending()
             why = f"it ended in the shared set-up {server.sharing}{how and f': {how}'}"
             self._link.lost = why
-        self.recovery.settle()
         self.last_look.drop()
         self._starts.cancel()
-        said = f"its agent (pid {server.pid}) is gone ({why})"
+        fault = "start", 0, f"its agent (pid {server.pid}) is gone ({why})"
         stop, late = self._stop_asked, self._link.late
-        delay = self.recovery.delay
-        self._orphan().begin(said, delay, killed=ours, stop_asked=stop, late=late)
+        self._orphan().begin(fault, killed=ours, stop_asked=stop, late=late)
 
     def _hung(self, rank: int, at: int) -> None:
-        self._link.send("hung", rank, at, self.last_look.fresh)
+        self._link.ask("hung", rank, at, self.last_look.fresh)
 
     def _swept(self) -> None:
         """Take note that nothing is left of an attempt whose agent is gone."""
         life = self.lifecycle
         if self.recovery.is_asked_for:
-            self.recovery.decide(-1, life.attempt)
+            self.recovery.decide(GROUP, life.attempt)
         else:
             self._handle(Swept(life.attempt, again=False))
 
     def _answer(self, rank: int, attempt: int, again: bool, delay: float) -> None:
         """Say whether the group, or a single rank, starts again."""
         if self._orphans is not None:
+            self._orphans.close()
             self._handle(Swept(attempt, again))
         else:
-            self._link.send("answer", rank, attempt, again, delay)
+            self._link.ask("answer", rank, attempt, again, delay)
 
     def close(self) -> None:
         """Give everything back; whatever is left of the group is killed with its agent."""

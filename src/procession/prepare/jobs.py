@@ -142,8 +142,7 @@ class RankJobs:
 
             path = self.resources.payload.description(self._spec.program).get("sys_path")
             plan = self.plan if self._common_start else None
-            watched = self._warm is not None
-            preload = preload_of(self._spec, plan, self._by_rank, path, watched=watched)
+            preload = preload_of(self._spec, plan, self._by_rank, path, watched=self.warm)
         if self._warm is not None:
             self._lease = self._warm.lease(preload)
             self.resources.places.notes += filter(None, (self._warm.note,))

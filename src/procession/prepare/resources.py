@@ -58,7 +58,9 @@ class Resources:
         try:
             self.board = Board(spec.nproc)
             self._owned.append(self.board)
-            self.payload = payload or _payload_of(spec)
+            self.payload = payload or Payload()
+            if payload is None:
+                self.payload.make(spec)
             self._owned += [self.payload, places]
             output = output or planned_output(spec)
             self.run_dir = output.files
@@ -92,12 +94,6 @@ class Resources:
         for each in self._owned:
             each.close()
         self._owned.clear()
-
-
-def _payload_of(spec: Spec) -> Payload:
-    payload = Payload()
-    payload.make(spec)
-    return payload
 
 
 def variables_of(spec: Spec, env: Mapping[str, str], placed: Placed) -> list[dict[str, str]]:

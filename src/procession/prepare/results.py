@@ -134,10 +134,8 @@ class Frames:
         try:
             self._pieces += piece
         except MemoryError:
-            self.fault, self._pieces = (
-                "it told more than fits into the launcher's memory",
-                bytearray(),
-            )
+            self.fault = "it told more than fits into the launcher's memory"
+            self._pieces = bytearray()
 
     def take(self, kind: bytes, at: int, body: bytes | None) -> None:
         """Take a frame; body: None if it has come in parts."""
@@ -153,14 +151,16 @@ class Frames:
             self.fault = "there was no descriptor left for its memory file"
             return
         try:
-            with open(fd, "rb", buffering=0) as file:
-                sealed = fcntl.fcntl(fd, fcntl.F_GET_SEALS) & SEALS == SEALS
-                if not sealed or os.fstat(fd).st_size != size:
-                    raise ValueError("it is not sealed, or of another size")
+            sealed = fcntl.fcntl(fd, fcntl.F_GET_SEALS) & SEALS == SEALS
+            if not sealed or os.fstat(fd).st_size != size:
+                raise ValueError("it is not sealed, or of another size")
+            with open(fd, "rb", buffering=0, closefd=False) as file:
                 file.seek(0)  # its writer has left it at its end
                 self._take(kind, at, file.readall())
         except (OSError, ValueError, MemoryError) as e:
             self.fault = f"its memory file cannot be read: {e}"
+        finally:
+            os.close(fd)
 
     def _take(self, kind: bytes, at: int, body: Body) -> None:
         if not self.fault:

@@ -133,9 +133,11 @@ class Lifecycle(Record):
     @property
     def failures(self) -> list[int]:
         """Ranks that failed by themselves, in the order in which it happened."""
-        failed = [r for r, rank in enumerate(self.ranks) if rank.failed_at is not None]
-        # Of failures with one time stamp, the one that was heard of first stays first.
-        return sorted(failed, key=lambda r: (self.ranks[r].failed_at, self.ranks[r].failed_nth))
+        # Each is read once: other threads ask, too. Of failures with one time stamp, the one that
+        # was heard of first stays first.
+        known = enumerate(self.ranks)
+        failed = [(at, k.failed_nth, r) for r, k in known if (at := k.failed_at) is not None]
+        return [r for *_, r in sorted(failed)]
 
     def verdict(self) -> Phase:
         """Name the end of the group from how its ranks ended."""
@@ -152,7 +154,7 @@ class Lifecycle(Record):
         rank = self.ranks[event.rank]
         if rank.state is Worker.LOST:
             return []  # given up: what it does now is no longer ours
-        if not rank.may(event.kind):
+        if (rank.state, event.kind) not in WORKER_TABLE:
             raise IllegalEvent(
                 f"rank {event.rank} is {rank.state.name} in a group that is {self.stage.name} "
                 f"(attempt {self.attempt}): {event.kind.name} cannot happen"
@@ -352,10 +354,6 @@ class Rank(Record):
     def expects_signal(self) -> bool:
         """Whether it was chosen to get a signal, which was not sent yet."""
         return self.asked and self.stop_at is None and not self.gone
-
-    def may(self, kind: WorkerEvent) -> bool:
-        """Whether this can happen to it now."""
-        return WORKER_TABLE.get((self.state, kind)) is not None
 
     def move(self, event: RankEvent) -> None:
         """Take an event that can happen to it."""

@@ -1,11 +1,4 @@
-"""One epoll: descriptors, deadlines, and requests from other threads; the deaths of processes.
-
-Theory of operation of `Deaths`. The agent reports each end with its exit status; the pidfd is
-for the case that no report comes. All pidfds are in one epoll, which the loop watches as one
-descriptor. The first death is noticed at once. A moment later, every pidfd that shows a death and
-was not forgotten in the meantime is passed on. So a large group that ends normally costs a few
-looks, not one for each rank.
-"""
+"""One epoll: descriptors, deadlines, and requests from other threads."""
 
 from __future__ import annotations
 
@@ -221,52 +214,3 @@ class EventLoop:
             wake, self._wake = self._wake, -1
             os.close(wake)
         self._take_certain()
-
-
-MOMENT = 0.01  # seconds that a report has to arrive
-
-
-class Deaths:
-    """Watched pidfds, each with a number; `seen` is called with the numbers of dead processes.
-
-    Each of them is told of once.
-
-    moment: seconds from a death until `seen` is called.
-    """
-
-    def __init__(self, loop: EventLoop, seen: Callable[[list[int]], None]) -> None:
-        self.moment = MOMENT
-        self._loop = loop
-        self._seen = seen
-        self._numbers: dict[int, int] = {}
-        self._dead: list[int] = []  # pidfds
-
-    def watch(self, pidfd: int, number: int) -> None:
-        """Watch a pidfd."""
-        self._numbers[pidfd] = number
-        self._loop.watch(pidfd, lambda: self._noticed(pidfd))
-
-    def forget(self, pidfd: int) -> None:
-        """Watch a pidfd no longer; to be called before it is closed."""
-        self._numbers.pop(pidfd, None)
-        self._loop.forget(pidfd)
-        if pidfd in self._dead:
-            self._dead.remove(pidfd)
-
-    def _noticed(self, pidfd: int) -> None:
-        self._loop.forget(pidfd)
-        if not self._dead:
-            self._loop.after(self, self.moment, self._look)
-        self._dead.append(pidfd)
-
-    def _look(self) -> None:
-        numbers = [self._numbers.pop(pidfd) for pidfd in self._dead]
-        self._dead = []
-        if numbers:
-            self._seen(numbers)
-
-    def close(self) -> None:
-        """Tell of no death any more."""
-        self._loop.cancel(self)
-        for pidfd in list(self._numbers):
-            self.forget(pidfd)

@@ -108,19 +108,10 @@ class Remains:
         self._start = start
         self._mark = mark
         self._page = page
-        self._spared = frozenset[int]()
-        self._signalled: set[tuple[int, int]] = set()  # pid, start
+        self._killed: set[tuple[int, int]] = set()  # pid, start
         self._found: set[tuple[int, int]] = set()  # by the last look
         self._doubted: dict[tuple[int, int], float] = {}  # since when
         self._quiet = 0  # looks in a row that have found nothing
-
-    def begin(self, spared: Iterable[int]) -> None:
-        """Begin a round of signals, in which every process gets one.
-
-        spared: process groups that got the stop signal already.
-        """
-        self._signalled = set()
-        self._spared = frozenset(spared)
 
     @property
     def over(self) -> bool:
@@ -175,11 +166,9 @@ class Remains:
             self._quiet = 0
         return False
 
-    def signal(self, number: int, left: Iterable[Seen]) -> None:
-        """Signal the processes that had no signal in this round."""
+    def kill(self, left: Iterable[Seen]) -> None:
+        """Send SIGKILL to those of these processes that have not got it."""
         for each in left:
-            if (each.pid, each.start) in self._signalled:
-                continue
-            self._signalled.add((each.pid, each.start))
-            if number == signal.SIGKILL or each.group not in self._spared:
-                send(each, number)
+            if (each.pid, each.start) not in self._killed:
+                self._killed.add((each.pid, each.start))
+                send(each, signal.SIGKILL)
