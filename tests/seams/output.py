@@ -9,8 +9,7 @@ __getattr__ = lazily(
         "procession.output.escape": "harmless harmless_text shown unfinished",
         "procession.output.feed": "Feed Source",
         "procession.output.follow": "Follower",
-        "procession.output.lines": "LineSplitter",
+        "procession.output.lines": "LineSplitter Tail end_of last_line",
         "procession.output.rankfiles": "read_error_file",
-        "procession.output.tail": "Tail end_of last_line",
     }
 )

@@ -19,7 +19,8 @@ __getattr__ = lazily(
         "procession.values.program": (
             "Command Function Module Script as_program program_problem words_of"
         ),
-        "procession.values.ranks": "LONGEST_RANKS by_rank fold_ranks parse_ranks short_ranks",
+        "procession.values.figures": "LONGEST_RANKS fold_ranks parse_ranks short_ranks",
+        "procession.values.ranks": "by_rank",
         "procession.values.spec": "make_spec",
     }
 )

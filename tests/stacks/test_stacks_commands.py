@@ -123,7 +123,7 @@ def test_python_that_was_started_as_a_command(tmp_path, tracing):
             stacks = [merge.from_dict(s) for s in group.stacks(10.0)]
             return all(s.frames and s.frames[0][2] == "here" for s in stacks) and stacks
 
-        lines = merge.lines_of(until(look, "both in here()", 30))
+        lines = merge.lines_of(merge.together(until(look, "both in here()", 30)))
         assert lines == ["2 ranks [0-1] are in here (slow.py:3)"]
 
 

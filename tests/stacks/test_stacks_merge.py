@@ -61,7 +61,7 @@ def test_our_own_frames_are_never_blamed(ours):
 
 def test_the_odd_one_out_comes_first():
     stacks = [dumped(r, "sleep" if r == 3 else "all_reduce") for r in range(8)]
-    assert merge.lines_of(stacks) == [
+    assert merge.lines_of(merge.together(stacks)) == [
         "rank 3 is in load_batch (train.py:4)",
         "7 ranks [0-2,4-7] wait in all_reduce (train.py:42)",
     ]
@@ -107,7 +107,7 @@ def test_who_is_held_from_outside_is_the_odd_one(letter):
 def test_who_works_does_not_wait():
     assert merge.said_of(dumped(0, "barrier", "R")) == "is in barrier (train.py:41)"
     both = [dumped(0, "barrier", "R"), dumped(1, "barrier", "S")]
-    assert merge.lines_of(both) == ["2 ranks [0-1] wait in barrier (train.py:41)"]
+    assert merge.lines_of(merge.together(both)) == ["2 ranks [0-1] wait in barrier (train.py:41)"]
 
 
 def test_a_program_that_is_an_installed_package():
@@ -125,20 +125,20 @@ def test_ranks_without_a_stack():
         stack(1, state="sleeps (in ep_poll)"),
         stack(2, state="sleeps (in ep_poll)"),
     ]
-    assert merge.lines_of(stacks) == [
+    assert merge.lines_of(merge.together(stacks)) == [
         "rank 0 is stopped (as by SIGSTOP, or by a debugger)",
         "2 ranks [1-2] sleep (in ep_poll)",
     ]
-    assert merge.tree(stacks) == ["[0-2]", *merge.lines_of(stacks)]
+    assert merge.tree(stacks) == ["[0-2]", *merge.lines_of(merge.together(stacks))]
     assert merge.tree([]) == []
 
 
 def test_too_many_places_are_cut():
     stacks = [stack(r, ("/a.py", r + 1, f"f{r}")) for r in range(20)]
-    lines = merge.lines_of(stacks)
-    assert len(lines) == merge.MOST_LINES
+    lines = merge.lines_of(merge.together(stacks))
+    assert len(lines) == 10
     assert lines[-1] == "11 more ranks [9-19] are elsewhere"
-    assert len(merge.lines_of(stacks, 20)) == 20
+    assert len(merge.lines_of(merge.together(stacks), 20)) == 20
 
 
 def test_the_tree_parts_where_ranks_do():
@@ -174,7 +174,7 @@ def test_every_rank_appears_once(parts, most):
     ]
     groups = merge.together(stacks)
     assert sorted(r for group in groups for r in group.ranks) == list(range(len(parts)))
-    lines = merge.lines_of(stacks, most)
+    lines = merge.lines_of(groups, most)
     assert len(lines) <= most
     told = []
     for line in lines:
@@ -187,7 +187,8 @@ def test_every_rank_appears_once(parts, most):
     data = [s.as_dict() for s in stacks]
     assert [merge.from_dict(d) for d in data] == stacks
     text = merge.format(data, first=5)
-    assert all(line in text for line in merge.lines_of([merge.from_dict(d, 5) for d in data], 12))
+    groups = merge.together(merge.from_dict(d, 5) for d in data)
+    assert all(line in text for line in merge.lines_of(groups, 12))
 
 
 TORCH = f"{SITE}/torch/c10d.py"

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from procession.cli.settings import Settings
 from procession.values.errors import SpecError
+from procession.values.figures import format_ranks, parse_ranks
 from procession.values.policy import Logs, Std
-from procession.values.ranks import format_ranks, parse_ranks
 
 T = TypeVar("T")
 

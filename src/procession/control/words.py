@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from procession.output.escape import shown
-from procession.values.figures import duration
-from procession.values.ranks import format_ranks
+from procession.values.figures import duration, format_ranks
 
 GONE = ("EXITED", "LOST")
 

@@ -18,7 +18,7 @@ from procession.engines.ownnode import OwnNode
 from procession.engines.plain import plain_group, plain_rank
 from procession.engines.workingcopy import moved
 from procession.explain.ends import not_started
-from procession.explain.stacks import merge
+from procession.explain.stacks import text
 from procession.group.group import Group
 from procession.output.wiring import Output
 from procession.prepare.resources import planned_output
@@ -264,7 +264,7 @@ class Attempt:
                     self._send_values(self._group)
                 errors = {str(rank): sent for rank, sent in reports.items()}
         first = self.spec.node.first(self.spec.nproc)
-        stacks = merge.together(merge.from_dict(each, first) for each in self._stacks)
+        stacks = text.together(text.from_dict(each, first) for each in self._stacks)
         self._send(
             "ended",
             {

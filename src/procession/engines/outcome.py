@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from procession.engines.clocks import Clocks
-from procession.explain.stacks import merge
+from procession.explain.stacks import merge, text
 from procession.values.base import Record
 from procession.values.errors import GroupEnd, Outcome, RankEnd
 
@@ -22,7 +22,7 @@ class NodePart(Record):
     whether reports name the node beside its host. clocks: its clock against ours. failed: its first
     failure, as reported when it happened. end: how it ended. lost: why its node process is gone,
     while it had ranks; lost_at: when it was heard last. stacks: where its ranks were, put together
-    as `merge.Together` has it. errors: error reports of ranks that failed, by local rank. values:
+    as `text.Together` has it. errors: error reports of ranks that failed, by local rank. values:
     pickles, by local rank.
     """
 
@@ -83,7 +83,7 @@ def job_end(
         ended=tuple(sorted(ended, key=_by_rank)),
         finished=tuple(sorted(finished, key=_by_rank)),
         run_dir=run_dir,
-        stacks=tuple(merge.lines_of_groups(_together(parts, out))) if failures else (),
+        stacks=tuple(text.lines_of(_together(parts, out))) if failures else (),
         notes=tuple(said),
     )
 
@@ -142,19 +142,19 @@ def ended_unasked(end: GroupEnd) -> GroupEnd:
     return end.__replace__(failures=end.ended, ended=(), notes=(*end.notes, note))
 
 
-def _together(parts: Sequence[NodePart], out: Collection[int]) -> list[merge.Together]:
+def _together(parts: Sequence[NodePart], out: Collection[int]) -> list[text.Together]:
     """Say where the ranks of all nodes were, except those in `out`, grouped by place."""
-    groups: list[merge.Together] = []
+    groups: list[text.Together] = []
     for part in parts:
         for each in part.stacks:
             ranks = tuple(rank for rank in each["ranks"] if rank not in out)
             within = str(each.get("within", ""))
-            groups += [merge.Together(str(each["said"]), ranks, within)] if ranks else []
+            groups += [text.Together(str(each["said"]), ranks, within)] if ranks else []
     return merge.joined(groups)
 
 
 def _blame_the_odd_one(
-    groups: Sequence[merge.Together], failures: list[RankEnd], ended: list[RankEnd]
+    groups: Sequence[text.Together], failures: list[RankEnd], ended: list[RankEnd]
 ) -> None:
     """Blame a hang on the rank, on whichever node, that is at a place of its own.
 

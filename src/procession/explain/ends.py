@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from procession.explain.records import Left, RankRecord
 from procession.rules.lifecycle import Lifecycle, Rank
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from procession.explain.stacks.text import Stack
 
-NO_STACKS: Mapping[int, Stack] = MappingProxyType({})
 # Stages of a start (see `RankRecord.start_fault`) in which the launcher makes what a rank gets.
 OWN_STAGES = ("make its streams", "find an agent and a port")
 OWN_HINTS = {
@@ -60,10 +58,10 @@ def group_end(
     spec: Spec,
     life: Lifecycle,
     ends: Sequence[RankEnd],
-    notes: Sequence[str] = (),
-    run_dir: str = "",
-    stacks: Mapping[int, Stack] = NO_STACKS,
-    stacks_file: str = "",
+    notes: Sequence[str],
+    run_dir: str,
+    stacks: Mapping[int, Stack],
+    stacks_file: str,
 ) -> GroupEnd:
     """Sort the ranks by how they ended, the failures by when they happened.
 
@@ -103,9 +101,9 @@ def placed_in_job(end: GroupEnd, spec: Spec) -> GroupEnd:
 def _lines_of(stacks: list[Stack]) -> list[str]:
     if not stacks:
         return []
-    from procession.explain.stacks.merge import lines_of
+    from procession.explain.stacks.text import lines_of, together
 
-    return lines_of(stacks)
+    return lines_of(together(stacks))
 
 
 def has_failed(rank: Rank, record: RankRecord) -> bool:
@@ -176,7 +174,7 @@ def _hung(record: RankRecord, stack: Stack | None) -> str:
     """Say why a rank was taken for hung, and where it was."""
     if stack is None:
         return record.hung
-    from procession.explain.stacks.merge import said_of
+    from procession.explain.stacks.text import said_of
 
     return f"{record.hung}; it {said_of(stack)}"
 

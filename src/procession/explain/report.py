@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from procession.values.errors import GroupEnd, Outcome, RankEnd
 from procession.values.exit import UNKNOWN_EXIT, signal_name
-from procession.values.figures import duration, size
-from procession.values.ranks import format_ranks
+from procession.values.figures import duration, format_ranks, size
 
 FOLD_ABOVE = 40  # lines of other ranks; beyond, those that ended alike share one
 FULL_TRACEBACKS = 8  # of simultaneous failures

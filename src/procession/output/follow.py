@@ -36,8 +36,8 @@ import time
 from collections.abc import Callable
 
 from procession.output.feed import BLOCK, Copies, Feed, Source
+from procession.output.lines import Tail
 from procession.output.screen import Screen
-from procession.output.tail import Tail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

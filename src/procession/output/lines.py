@@ -10,6 +10,8 @@ latest state is kept: the text after the last `\r`, and `\r` at the end of a lin
 at, which makes `\r\n` a line end like `\n`. Where `\r` occurs, each line costs two regular
 expressions of linear time; where it does not, one search for the byte.
 
+The last lines of a source, or of a file, are kept for reports (`Tail`).
+
 Rejected: `splitlines()` and a loop over lines (1 GB of 80-byte lines takes more than 4 seconds
 before anything is shown), and a list of pieces for the rest (a program that writes single bytes
 would make it sixty times as large as its text).
@@ -17,10 +19,17 @@ would make it sixty times as large as its text).
 
 from __future__ import annotations
 
+import os
 import re
+import threading
+import time
 
 from procession.output.escape import unfinished
+from procession.output.rankfiles import open_regular
 
+LINES = 20  # last ones
+BYTES = 64 << 10
+LINE = 1000  # bytes of a last line
 LONGEST_LINE = 8 << 20  # bytes; while one is made harmless and shown, it is held some five times
 
 # Each expression can only begin at one place of a run or line: no input makes it quadratic.
@@ -136,3 +145,78 @@ class LineSplitter:
         lines = bytes(self._rest) + b"\n" if self._rest else b""
         self._begin(lines_continue=self._taken)
         return lines
+
+
+class Tail:
+    """Splits what one source wrote into lines, and keeps the last of them.
+
+    Bytes go in from one thread, which may also use `splitter`, all but its `feed` and `end`;
+    `lines` may be called from any.
+
+    fed_at: when there was something last, in nanoseconds of the monotonic clock; 0: never.
+    """
+
+    def __init__(self) -> None:
+        self.splitter = LineSplitter()
+        self.fed_at = 0
+        self._lock = threading.Lock()
+        self._kept = bytearray()
+
+    def feed(self, block: bytes) -> bytes:
+        """Give the lines that a block completes, as `LineSplitter.feed`, and keep their end."""
+        with self._lock:
+            self.fed_at = time.monotonic_ns()
+            return self._keep(self.splitter.feed(block))
+
+    def end(self) -> bytes:
+        """Give the incomplete line as a line, as `LineSplitter.end`, and keep it."""
+        with self._lock:
+            return self._keep(self.splitter.end())
+
+    def _keep(self, lines: bytes) -> bytes:
+        self._kept += lines
+        # Twice the size before it is cut: then cutting costs a byte moved per byte added.
+        if len(self._kept) > 2 * BYTES:
+            del self._kept[: -BYTES - 1]
+        return lines
+
+    def lines(self) -> list[str]:
+        """Give the last lines, as `last_lines`; the incomplete one is the last of them."""
+        with self._lock:
+            return last_lines(bytes(self._kept) + self.splitter.pending)
+
+    def last(self) -> bytes:
+        """Give the last line that is not empty, or its end, as it was written."""
+        with self._lock:
+            return last_line(bytes(self._kept[-LINE:]) + self.splitter.pending[-LINE:])
+
+
+def last_line(text: bytes) -> bytes:
+    r"""Give the last line of some text that is not empty; of one with `\r`, its latest state."""
+    line = text.rstrip().rpartition(b"\n")[2].rpartition(b"\r")[2]
+    return line[-LINE:]
+
+
+def last_lines(text: bytes) -> list[str]:
+    r"""Give the last 20 lines of some text, and at most 64 KiB; empty ones at its end are left out.
+
+    Each is in its latest state where it had `\r`, without its newline, else as it was written;
+    bytes that are not UTF-8 are replaced. The first may lack its beginning.
+    """
+    if len(text) > BYTES:
+        text = text[-BYTES:].lstrip(bytes(range(0x80, 0xC0)))  # no part of a character
+    text = text.rstrip(b"\r\n")
+    if not text:
+        return []
+    lines = text.decode(errors="replace").split("\n")[-LINES:]
+    return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+
+
+def end_of(path: str, most: int) -> tuple[float, bytes]:
+    """Give when a file was written to, and its last bytes; (0, b"") if it cannot be read."""
+    try:
+        with open_regular(path) as f:
+            f.seek(max(0, f.seek(0, os.SEEK_END) - most))
+            return os.fstat(f.fileno()).st_mtime, f.read(most)
+    except OSError:
+        return 0.0, b""

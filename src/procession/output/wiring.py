@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from procession.output.console import Console
     from procession.output.feed import Source
     from procession.output.follow import Follower
+    from procession.output.lines import Tail
     from procession.output.recent import Recent
-    from procession.output.tail import Tail
 
 
 class Streams(Record):
@@ -238,7 +238,7 @@ class Wiring:
         if path and not files:
             return ()
         if path:
-            from procession.output.tail import BYTES, end_of, last_lines
+            from procession.output.lines import BYTES, end_of, last_lines
 
             return tuple(last_lines(end_of(path, BYTES)[1]))
         tail = None if self._follower is None else self._follower.tails.get((rank, "err"))
@@ -249,7 +249,7 @@ class Wiring:
         read = self._tails(rank)
         if read:
             return max(read, key=lambda tail: tail.fed_at).last()
-        from procession.output.tail import LINE, end_of, last_line
+        from procession.output.lines import LINE, end_of, last_line
 
         ends = [end_of(path, LINE) for path in self.log_paths(attempt, rank) if path]
         return last_line(max(ends, default=(0.0, b""))[1])

@@ -40,7 +40,7 @@ from procession.pytest.reporting import Reporting
 from procession.pytest.stackframes import frames_of, noted, of_processes
 from procession.pytest.talk import Rank
 from procession.pytest.wire import pair
-from procession.values.ranks import format_ranks
+from procession.values.figures import format_ranks
 from procession.worker import stackfile
 
 TYPE_CHECKING = False

@@ -6,8 +6,7 @@ pytest's own frames are left out of them: people look for what the test has call
 from __future__ import annotations
 
 from procession.agent.stacks import Stacks
-from procession.explain.stacks.merge import from_dict, said_of
-from procession.explain.stacks.text import stack_of
+from procession.explain.stacks.text import from_dict, said_of, stack_of
 from procession.system.eventloop import EventLoop
 
 TYPE_CHECKING = False

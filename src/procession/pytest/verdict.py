@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from procession.values.base import Value
-from procession.values.ranks import fold_ranks
+from procession.values.figures import fold_ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from procession.values.base import Value
-from procession.values.ranks import fold_ranks
+from procession.values.figures import fold_ranks
 
 
 class Cpu(Value):

@@ -1,12 +1,15 @@
-"""Numbers, sizes, times and rates as people read them, in few characters; of several, their range.
+"""Numbers, sizes, times, rates and ranks as people read them, in few characters.
 
-Pure.
+Of several figures, their range. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from procession.values.base import is_count
+
+LONGEST_RANKS = 18  # characters
 UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
@@ -65,3 +68,46 @@ def rate(per_second: float) -> str:
     if per_second * 60 >= 1:
         return f"{per_second * 60:.2g}/min"
     return f"{per_second * 3600:.2g}/h"
+
+
+def parse_ranks(text: str) -> frozenset[int]:
+    """Read a list of ranks such as `0,2,5-7`. Raises ValueError."""
+    ranks: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not is_count(first, 6) or (dash and not is_count(last, 6)):
+            raise ValueError(f"not a list of ranks: {text!r}; write, for example, 0,2,5-7")
+        low, high = int(first), int(last) if dash else int(first)
+        if low > high:
+            raise ValueError(f"not a range of ranks: {part.strip()!r}; the smaller comes first")
+        ranks.update(range(low, high + 1))
+    return frozenset(ranks)
+
+
+def fold_ranks(ranks: Iterable[int]) -> str:
+    """Write ranks as short as possible: `0-2,4`."""
+    runs: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def format_ranks(ranks: Iterable[int]) -> str:
+    """Write ranks for a sentence: `rank 3`, `ranks 0-2,4`."""
+    members = set(ranks)
+    return f"rank{'' if len(members) == 1 else 's'} {fold_ranks(members)}"
+
+
+def short_ranks(members: Sequence[int]) -> str:
+    """Name ranks in at most `LONGEST_RANKS` characters: `3`, `[0-31,40-63]`, `[0,2,4,6...] 32`."""
+    text = fold_ranks(members)
+    if len(members) == 1:
+        return text
+    if len(text) + 2 <= LONGEST_RANKS:
+        return f"[{text}]"
+    count = f"...] {len(members)}"
+    kept = text[: LONGEST_RANKS - 1 - len(count)]
+    return f"[{kept.rpartition(',')[0] or kept}{count}"

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from procession.values import figures
-from procession.values.ranks import short_ranks
+from procession.values.figures import short_ranks
 from procession.view.rows import Row, fold
 from procession.view.seen import Whole
 from procession.view.words import ending, plain, state_of, step_of, summary

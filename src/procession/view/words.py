@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from procession.output.escape import shown
 from procession.values import figures
-from procession.values.ranks import short_ranks
+from procession.values.figures import short_ranks
 from procession.view.rows import ODDITIES, oddities
 from procession.view.seen import Seen, Whole
 
