@@ -173,7 +173,7 @@ def test_who_has_told_its_end_gets_no_signal_within_the_grace_period(tmp_path, h
             with open(place, "w") as f:
                 f.write("whole")
 
-        if os.environ["RANK"] == "0":
+        if os.environ["RANK"] == "1":
             signal.signal(signal.SIGTERM, lambda *_: os._exit(99))
             atexit.register(last)
             if how == "exit":

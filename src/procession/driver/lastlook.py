@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _looks = itertools.count(1)  # an agent goes from group to group: no two may be alike
 FRESH_NS = 1_000_000_000
-MOST_SECONDS = 0.15  # by which stacks may delay the stop signal, see `agent.run`
 
 
 class LastLook:

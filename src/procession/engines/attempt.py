@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from procession.agent.beforestop import STACK_SECONDS
 from procession.driver.deciding import Done
 from procession.driver.hangs import HANG_SECONDS
-from procession.driver.lastlook import MOST_SECONDS
 from procession.engines.interfaces import with_interface
 from procession.engines.ownnode import OwnNode
 from procession.engines.plain import plain_group, plain_rank
@@ -232,7 +232,7 @@ class Attempt:
             if fields.get("failed"):
                 if group.state in WORKING and self.spec.hang.stacks:
                     hung = bool(fields.get("hung"))
-                    self._stacks = group.stacks(HANG_SECONDS if hung else MOST_SECONDS)
+                    self._stacks = group.stacks(HANG_SECONDS if hung else STACK_SECONDS)
                 if group.state not in WORKING:
                     return  # it has failed as well, and takes stacks by itself
             group.stop(wait=False, **how)
