@@ -66,6 +66,7 @@ IN_EVERY_RANK = (
     "agent/order",
     "agent/outcomes",
     "agent/owner",
+    "agent/quiet",
     "agent/run",
     "agent/server",
     "agent/sharing",

@@ -21,6 +21,20 @@ COUNTS = """
     print("went", flush=True)
 """
 
+OBEYS = """
+    import os, signal, sys, time
+    def end(*_):
+        print("asked", flush=True)
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.01)
+        print("went", flush=True)
+        os._exit(0)
+    signal.signal(signal.SIGTERM, end)
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.01)
+"""
+
 
 def state(pid):
     with open(f"/proc/{pid}/stat") as f:
@@ -69,3 +83,19 @@ def test_a_launcher_that_is_killed_while_it_is_stopped_leaves_nothing(counts):
         it.signal(signal.SIGKILL)
         assert it.end() == -signal.SIGKILL
         until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in ranks), "their end")
+
+
+def test_ranks_that_are_being_ended_keep_what_is_left_of_their_grace_period(tmp_path):
+    script, go = write(tmp_path / "obeys.py", OBEYS), tmp_path / "go"
+    with Watched("run", "-n", 1, "--shutdown-timeout", "2", script, go) as it:
+        it.shows(b"ready")
+        it.signal(signal.SIGTERM)
+        it.shows(b"asked")
+        it.signal(signal.SIGTSTP)
+        until(lambda: stopped(it.pid), "the stop")
+        with pytest.raises(subprocess.TimeoutExpired):
+            it.process.wait(2.5)
+        go.touch()
+        it.signal(signal.SIGCONT)
+        it.end()
+        assert b"went" in it.out

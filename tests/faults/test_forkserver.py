@@ -24,6 +24,7 @@ from support import (
     gone,
     marked,
     require,
+    run_python,
     shell,
     until,
     write,
@@ -285,6 +286,38 @@ def test_a_forkserver_that_stays_stopped_while_a_group_starts_is_named(tmp_path,
         assert not thread.is_alive()
     assert f"its agent (pid {server}) is gone (it is stopped" in str(raised[0])
     assert procession.run(int, nproc=2) == [0, 0]
+
+
+# -- code of users
+
+FORKED = """
+    import gc, os, procession, signal
+    launcher = os.getpid()
+
+    class Garbage:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            note("finalizer")
+
+    def note(*what):
+        if os.getppid() == launcher:
+            print(*what, file=open("notes", "a"))
+
+    os.chdir(os.path.dirname(os.path.abspath(__file__)))
+    os.register_at_fork(before=Garbage)
+    signal.signal(signal.SIGCONT, note)
+    gc.set_threshold(20)
+    group = procession.start(signal.pause, nproc=20, start_method="fork")
+    group.stop()
+"""
+
+
+def test_what_users_have_installed_does_not_run_in_one_that_has_ranks(tmp_path):
+    """It is a fork of their process: a finalizer could wait for a lock of another thread."""
+    done = run_python(write(tmp_path / "main.py", FORKED))
+    assert (done.returncode, (tmp_path / "notes").exists()) == (0, False), done.stderr
 
 
 # -- it is killed

@@ -7,8 +7,8 @@ import os, signal
 from types import SimpleNamespace
 from procession.agent.children import Children
 said = []
-forking = SimpleNamespace(status_of=lambda rank: (), fault_of=lambda rank: None)
-children = Children(forking, None, lambda rank, *_: said.append(rank), None)
+forking = SimpleNamespace(read_status=lambda rank: None, fault_of=lambda rank: None)
+children = Children(forking, lambda rank, *_: said.append(rank), None)
 
 def begin():
     pid = os.fork()

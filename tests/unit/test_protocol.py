@@ -1,14 +1,16 @@
 """Messages between launcher and agent, over a real socket."""
 
 import contextlib
+import errno
 import os
 import select
 import socket
+from types import SimpleNamespace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seams.agent import Receiver, ancillary, encode
+from seams.agent import Receiver, Sender, ancillary, encode
 
 
 @contextlib.contextmanager
@@ -88,3 +90,22 @@ def test_a_message_that_is_cut_off_by_the_end_is_dropped_with_its_descriptors():
             assert receiver.ended
             receiver.close()
             assert len(os.listdir("/proc/self/fd")) == before - 1  # the socket
+
+
+def test_a_message_waits_while_too_many_descriptors_of_its_user_are_on_their_way():
+    refusals = [OSError(errno.ETOOMANYREFS, "")] * 2
+
+    with sockets() as (sock, receiver), files(1) as fds:
+
+        def sendmsg(*words):
+            if refusals:
+                raise refusals.pop()
+            return sock.sendmsg(*words)
+
+        sender = Sender(SimpleNamespace(sendmsg=sendmsg))
+        sender.send(("spawn", 0), fds, [])
+        assert (sender.waiting, sender.lost) == (True, False)
+        while sender.waiting:
+            sender.flush()
+        [(message, received)] = everything(receiver)
+        assert (message, contents(received)) == (("spawn", 0), [0])

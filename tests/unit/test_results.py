@@ -7,10 +7,12 @@ import os
 import socket
 import threading
 import traceback
+from types import SimpleNamespace
 
 import pytest
 
 from outcomes import Reader
+from seams.agent import Channel
 from seams.prepare import OF_COMMAND, OF_FUNCTION, OF_SCRIPT, results
 from seams.values import Function
 from seams.worker import (
@@ -271,3 +273,12 @@ def test_of_a_text_that_is_too_long_both_ends_are_told(text):
     for name in ("message", "traceback"):
         assert record[name].rstrip().endswith(text[-1000:])
         assert "characters are left out" in record[name]
+
+
+def test_what_a_process_of_a_dead_rank_goes_on_writing_is_not_read_for_ever():
+    endless = SimpleNamespace(
+        setblocking=lambda _: None, fileno=lambda: -1, recvmsg=lambda *_: (b"x", [], 0, None)
+    )
+    channel = Channel(endless, 0, {"largest": {}, "pickles": False}, lambda *_: None)
+    assert not channel.read(whole=True)
+    assert not channel.ended

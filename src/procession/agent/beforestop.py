@@ -8,7 +8,8 @@ that ends before has ended by itself, as always between a failure and the signal
 
 from __future__ import annotations
 
-from procession.rules.tables import GONE, Phase, Worker
+from procession.agent.stacks import Stacks
+from procession.rules.tables import Phase, Worker
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.agent.order import Process
-    from procession.agent.stacks import Stacks, Taken
+    from procession.agent.stacks import Taken
     from procession.rules.lifecycle import Lifecycle
     from procession.rules.messages import Signal
     from procession.system.eventloop import EventLoop
@@ -34,10 +35,9 @@ class BeforeStop:
         self, life: Lifecycle, loop: EventLoop, report: Callable[..., None], *, wanted: bool
     ) -> None:
         self._life = life
-        self._loop = loop
         self._report = report
         self._wanted = wanted
-        self._stacks: Stacks | None = None  # made when it is needed
+        self._stacks = Stacks(loop, life.lives)
         self._holds = False
 
     def begin(self, processes: Sequence[Process | None]) -> None:
@@ -54,19 +54,12 @@ class BeforeStop:
 
     def look(self, which: int, seconds: float) -> None:
         """Take the stacks of all ranks, and tell the launcher. which: its number for that."""
-        self._taking().take(self._living, seconds, lambda taken: self._tell(which, taken))
-
-    def _taking(self) -> Stacks:
-        from procession.agent.stacks import Stacks
-
-        self._stacks = self._stacks or Stacks(self._loop, self._lives)
-        return self._stacks
-
-    def _lives(self, rank: int) -> bool:
-        return self._life.ranks[rank].state not in GONE
+        self._stacks.take(self._living, seconds, lambda taken: self._tell(which, taken))
 
     def _living(self) -> list[tuple[int, int]]:
-        return [(p.rank, p.pid) for p in self._processes if p is not None and self._lives(p.rank)]
+        return [
+            (p.rank, p.pid) for p in self._processes if p is not None and self._life.lives(p.rank)
+        ]
 
     def _tell(self, which: int, taken: list[Taken]) -> None:
         said: list[Any] = [(t.rank, t.pid, t.letter, t.state, t.text) for t in taken]
@@ -91,7 +84,7 @@ class BeforeStop:
             if not at_once:
                 go_on()
 
-        self._taking().take(lambda: wanted, STACK_SECONDS, seen, at_once=True)
+        self._stacks.take(lambda: wanted, STACK_SECONDS, seen, at_once=True)
         at_once = False
         return self._holds
 
@@ -102,10 +95,9 @@ class BeforeStop:
 
     def end_now(self) -> None:
         """Let a signal that waits go out at once."""
-        if self._holds and self._stacks is not None:
+        if self._holds:
             self._stacks.finish()
 
     def close(self) -> None:
         """Take nothing any more."""
-        if self._stacks is not None:
-            self._stacks.close()
+        self._stacks.close()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 BLOCK = 64 << 10
 BLOCKS_AT_ONCE = 16  # so that one large value does not keep the others waiting
+MOST_BLOCKS = 4096  # of a dead rank: more than a socket holds; what it has forked may still write
 FD_SIZE = struct.calcsize("i")
 ROOM = socket.CMSG_SPACE(4 * FD_SIZE)
 
@@ -65,8 +66,9 @@ class Channel:
     def read(self, *, whole: bool = False) -> bool:
         """Read what there is; True if an outcome has come. whole: all that a dead rank has sent."""
         before = self.outcome
-        blocks = 0
-        while not self.ended and (whole or blocks < BLOCKS_AT_ONCE):
+        for _ in range(MOST_BLOCKS if whole else BLOCKS_AT_ONCE):
+            if self.ended:
+                break
             try:
                 data, control, _, _ = self._sock.recvmsg(BLOCK, ROOM, socket.MSG_CMSG_CLOEXEC)
             except (BlockingIOError, InterruptedError):
@@ -76,7 +78,6 @@ class Channel:
             for level, kind, raw in control:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                     self._fds += struct.unpack_from(f"{len(raw) // FD_SIZE}i", raw)
-            blocks += 1
             self.ended = not data
             if not self._refused:
                 self._take(data)

@@ -23,34 +23,31 @@ import time
 
 from procession.system import tree
 from procession.system.signals import plain as signal
-from procession.system.signals import signal_groups
+from procession.system.signals import signal_group, signal_groups
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from procession.agent.forking import Forking
+    from procession.agent.forking import Fault, Forking
 
 
 class Children:
     """The children of this process, which has one thread.
 
-    forking: knows what ranks say on their way to their program. ready: takes a rank that has
-    reached its program, and when. exited: takes the rank, wait status, CPU seconds, peak memory in
-    bytes, and why it has not reached its program (stage, errno, text), or None. swept: called
-    when a sweep has left nothing.
+    forking: knows what ranks say on their way to their program. exited: takes the rank, wait
+    status, CPU seconds, peak memory in bytes, and why it has not reached its program, or None.
+    swept: called when a sweep has left nothing.
     """
 
     def __init__(
         self,
         forking: Forking,
-        ready: Callable[[int, int], None],
-        exited: Callable[[int, int, float, int, tuple[str, int, str] | None], None],
+        exited: Callable[[int, int, float, int, Fault | None], None],
         swept: Callable[[], None],
     ) -> None:
         self._forking = forking
-        self._ready = ready
         self._exited = exited
         self._swept_all = swept
         self._pids: dict[int, int] = {}  # rank -> pid, until it is reaped
@@ -70,12 +67,6 @@ class Children:
         """Take note of a rank that was started."""
         self._pids[rank], self._ranks[pid] = pid, rank
         self._sessions[rank] = pid
-
-    def read_status(self, fd: int) -> None:
-        """Read what a rank says on its way; tell if it has reached its program."""
-        rank = self._forking.read_status(fd)
-        if rank is not None:
-            self._ready(rank, time.monotonic_ns())
 
     def signal_rank(self, rank: int, number: int) -> None:
         """Signal the process of a rank alone, if it is there."""
@@ -101,9 +92,9 @@ class Children:
         """Send SIGSTOP or SIGCONT to the process group of every rank."""
         for pid in self._pids.values():
             try:
-                os.killpg(pid, number)
+                signal_group(pid, number)
             except OSError:
-                pass  # gone, or not yet in its session
+                pass  # gone
 
     def sweep(self, number: int) -> None:
         """Signal all children, those to come as well, and tell when none is left.
@@ -152,8 +143,7 @@ class Children:
             tree.signal_children(self._sweep, self._swept, self._groups)
 
     def _end(self, rank: int, status: int, usage: Any) -> None:
-        for fd in self._forking.status_of(rank):
-            self.read_status(fd)
+        self._forking.read_status(rank)
         del self._pids[rank]
         seconds, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
         self._exited(rank, status, seconds, peak, self._forking.fault_of(rank))

@@ -113,8 +113,9 @@ class Agent:
             if stream is not None:  # pyright: ignore[reportUnnecessaryComparison]
                 stream.flush()
         from procession.agent.forked import main_forked
+        from procession.agent.quiet import Quiet
 
-        page = -1
+        page, quiet = -1, Quiet()
         try:
             # A signal that comes now is for the launcher alone.
             with Held(plain.valid_signals()) as before:
@@ -122,17 +123,19 @@ class Agent:
                 pid = os.fork()
                 if not pid:
                     ours.close()
-                    main_forked(theirs, launcher, live, before if mask is None else mask, page)
+                    blocked = before if mask is None else mask
+                    main_forked(theirs, launcher, live, blocked, page, quiet)
         except BaseException:
             ours.close()
             raise
         finally:
+            quiet.end()
             theirs.close()
             if page >= 0:
                 os.close(page)
-        server = cls(pid, ours)
-        server.page = name
-        return server
+        agent = cls(pid, ours)
+        agent.page = name
+        return agent
 
     # -- talk
 
@@ -242,10 +245,10 @@ class Agent:
         return gone
 
 
-def others_than(server: Agent) -> list[int]:
+def others_than(agent: Agent) -> list[int]:
     """Give the pids of this process's other agents. To be used while `starting` is held."""
     early = [each.pid for each in boot.early]
-    return [pid for pid in (*_known, *early) if pid != server.pid]
+    return [pid for pid in (*_known, *early) if pid != agent.pid]
 
 
 def starting() -> threading.Lock:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import signal
     from typing import Any, NoReturn
 
+    from procession.agent.quiet import Quiet
+
 
 def main_forked(
     sock: socket.socket,
@@ -19,10 +21,12 @@ def main_forked(
     live: Any,
     mask: set[signal.Signals] | set[int],
     page_fd: int,
+    quiet: Quiet,
 ) -> NoReturn:
     """Be the agent in a process that was forked from the launcher, and its ranks.
 
-    page_fd: the file of the page by which the launcher knows them; see `system.remains`.
+    page_fd: the file of the page by which the launcher knows them; see `system.remains`. quiet:
+    since before the fork, after which a collection could come at once.
     """
     import mmap
 
@@ -39,7 +43,7 @@ def main_forked(
         for fd in (0, 1, 2):
             os.dup2(null, fd)
         os.close(null)
-        job = Server(sock, launcher).serve(mask)
+        job = Server(sock, launcher, quiet).serve(mask)
         if job is not None:
             from procession.worker.bootstrap import run_forked
 

@@ -34,19 +34,30 @@ TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable
-    from typing import Any
+    from typing import Any, Protocol
 
     from procession.agent.preload import Preloaded
     from procession.system.eventloop import EventLoop
 
-    Came = tuple[Any, ...]  # of a fork; see `Forking.fork`
-
     Job = dict[str, Any]
+    Fault = tuple[str, int, str]  # why a rank did not reach its program: stage, errno and text
+
+    class Group(Protocol):
+        """Whose ranks are forked; see `run`."""
+
+        def started(self, rank: int, pid: int, at: int, sock: socket.socket | None) -> None:
+            """Take note of a process that was started. sock: our end of its channel, if any."""
+
+        def failed(self, rank: int, stage: str, number: int, text: str) -> None:
+            """Take note that a rank got no process."""
+
+        def reached(self, rank: int) -> None:
+            """Take note that a rank has reached its program."""
 else:
     from _collections import deque  # `collections` around it takes 1 ms to import
 
 ALL_SIGNALS = signal.valid_signals()
-STAGE_SEPARATOR = b"\0"
+SEPARATOR = "\0"  # of what a rank says on its status pipe
 START_PROGRAM = "start its program"
 
 
@@ -54,8 +65,7 @@ class Forking:
     """The queue of ranks to be forked, and the status pipes of those that were.
 
     mask: the signals that ranks shall have blocked. handlers: the handlers that they shall have.
-    told: called with a status pipe that has news. leave: closes the agent's own descriptors, in a
-    rank. status: what was said, by status pipe.
+    leave: gives up what is the agent's own, in a rank.
     """
 
     def __init__(
@@ -63,12 +73,9 @@ class Forking:
         loop: EventLoop,
         mask: Iterable[int],
         handlers: dict[Any, Any],
-        told: Callable[[int], None],
         leave: Callable[[], None],
     ) -> None:
-        self.status: dict[int, tuple[int, bytearray]] = {}
         self._loop = loop
-        self._told = told
         self._mask = {int(n) for n in mask}
         self._own_mask = self._mask - {int(signal.SIGCHLD)}
         # None: not set by Python. An integer may be a member of an enumeration, which is refused.
@@ -78,8 +85,8 @@ class Forking:
         self._leave = leave
         self._pid = os.getpid()
         self._asked: deque[tuple[deque[Job], list[int]]] = deque()  # jobs, their descriptors
-        self._pipes: dict[int, int] = {}  # rank -> status pipe
-        self._faults: dict[int, bytes] = {}  # rank -> why it did not reach its program
+        self._pipes: dict[int, tuple[int, bytearray]] = {}  # rank -> status pipe, what it said
+        self._faults: dict[int, Fault] = {}  # by rank
         self._failed_set_up: int | None = None  # the rank that raises what the set-up raised
         # What ranks have in common whose variables this process has now, for its forks; and what
         # it had before.
@@ -105,8 +112,7 @@ class Forking:
             setup.replace_environment(self._own_variables)
 
     def forget(self) -> None:
-        """Keep nothing of the group that is over."""
-        self.end()
+        """Keep nothing of a group that is over, after `end`."""
         self._programs.forget()
         self._faults.clear()
         self._failed_set_up = None
@@ -123,7 +129,7 @@ class Forking:
     @property
     def due(self) -> bool:
         """Whether a rank waits to be forked, and may be."""
-        return bool(self._asked) and self._failed_set_up is None
+        return bool(self._asked) and self._failed_set_up is None and not self._loop.holds
 
     @property
     def next(self) -> tuple[Job, list[int]]:
@@ -137,12 +143,9 @@ class Forking:
             close_all(self._asked.popleft()[1])
         self._programs.done()
 
-    def fork(self, common: Job, preloaded: Preloaded | None) -> Job | Came:
-        """Fork the next rank. In the rank, gives its job; else what came of it.
-
-        That is "started", rank, pid, when, our end of its outcome channel or None, and whether it
-        is in its program; or "failed", rank, stage, errno, text, when.
-        """
+    def fork(self, common: Job, preloaded: Preloaded | None, group: Group) -> Job | None:
+        """Fork the next rank. In the rank, gives its job; else tells its group what came of it."""
+        self._group = group
         jobs, fds = self._asked[0]
         job = jobs.popleft()
         if not jobs:
@@ -156,33 +159,39 @@ class Forking:
             if any(fds[place] < 0 for place in places):
                 # The kernel dropped descriptors for which there was no room here.
                 no_room = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-                return _failed(job["rank"], "make its pipes", no_room)
-            came = self._started(common, job, fds) if job["kind"] == "exec" else None
-            came = self._forked(common, job, fds) if came is None else came
+                group.failed(job["rank"], "make its pipes", *_why(no_room))
+                return None
+            if job["kind"] == "exec" and self._start(common, job, fds):
+                return None
+            own = self._fork(common, job, fds)
             if "shared" in common and _set_up_failed():
                 self._failed_set_up = job["rank"]
-            return came
+            return own
         finally:
             if not jobs and os.getpid() == self._pid:
                 close_all(fds)
                 if not self._asked:
                     self._programs.done()
 
-    def _started(self, common: Job, job: Job, fds: list[int]) -> Came | None:
-        """Start a program without a fork of this process; None if that cannot be done."""
+    def _start(self, common: Job, job: Job, fds: list[int]) -> bool:
+        """Start a program without a fork of this process; False if that cannot be done."""
         rank: int = job["rank"]
         try:
             started = self._programs.start(common, job, fds)
         except OSError as e:
-            return _failed(rank, "fork", e)
+            self._group.failed(rank, "fork", *_why(e))
+            return True
         if started is None:
-            return None
+            return False
         if started.fault:
             text = f"{os.strerror(started.fault)}: {started.path!r}"
-            self._faults[rank] = _said(START_PROGRAM, started.fault, text)
-        return ("started", rank, started.pid, started.at, None, not started.fault)
+            self._faults[rank] = START_PROGRAM, started.fault, text
+        self._group.started(rank, started.pid, started.at, None)
+        if not started.fault:
+            self._group.reached(rank)
+        return True
 
-    def _forked(self, common: Job, job: Job, fds: list[int]) -> Job | Came:
+    def _fork(self, common: Job, job: Job, fds: list[int]) -> Job | None:
         rank: int = job["rank"]
         stage = "make its pipes"
         ours = theirs = None
@@ -213,7 +222,8 @@ class Forking:
             for each in (ours, theirs):
                 if each is not None:
                     each.close()
-            return _failed(rank, stage, e)
+            self._group.failed(rank, stage, *_why(e))
+            return None
         if not pid:
             if ours is not None and theirs is not None:
                 ours.close()
@@ -225,10 +235,10 @@ class Forking:
             # At once: its end shows when the rank died, and the ranks that are forked next are not
             # to hold it either.
             theirs.close()
-        self.status[read_end] = rank, bytearray()
-        self._pipes[rank] = read_end
-        self._loop.watch(read_end, lambda: self._told(read_end))
-        return ("started", rank, pid, at, ours, False)
+        self._pipes[rank] = read_end, bytearray()
+        self._loop.watch(read_end, lambda: self.read_status(rank))
+        self._group.started(rank, pid, at, ours)
+        return None
 
     # -- in the rank
 
@@ -253,7 +263,7 @@ class Forking:
                 self._leave()
                 self._programs.close()
                 others = {fd for _, each in self._asked for fd in each} - {*fds}
-                close_all([read_end, *self.status, *others])
+                close_all([read_end, *self.own, *others])
             if "place" in job:
                 stage = "take its place (CPUs, priority, memory)"
                 setup.take_place(job["place"])
@@ -264,56 +274,50 @@ class Forking:
                 stage = START_PROGRAM
                 setup.execute(job)
         except BaseException as e:
-            number = e.errno if isinstance(e, OSError) and e.errno else 0
-            text = (e.strerror if isinstance(e, OSError) else None) or f"{type(e).__name__}: {e}"
-            if isinstance(e, OSError) and e.filename:
-                text += f": {e.filename!r}"
-            os.write(status, _said(stage, number, text)[:4000])
+            number, text = _why(e)
+            said = f"{stage}{SEPARATOR}{number}{SEPARATOR}{text}"
+            os.write(status, said.encode(errors="backslashreplace")[:4000])
             os._exit(127)
         os.close(status)
         return job
 
     # -- what ranks say on their way
 
-    def read_status(self, fd: int) -> int | None:
-        """Read what a rank says on its way; gives the rank if it has reached its program."""
-        rank, said = self.status[fd]
+    @property
+    def own(self) -> list[int]:
+        """The status pipes."""
+        return [fd for fd, _ in self._pipes.values()]
+
+    def read_status(self, rank: int) -> None:
+        """Read what a rank says on its way, if it is; tell if it has reached its program."""
+        if rank not in self._pipes:
+            return
+        fd, said = self._pipes[rank]
         try:
             while data := os.read(fd, 4096):
                 said += data
         except BlockingIOError:
-            return None
+            return
         self._loop.forget(fd)  # before: a rank that is on its way may have it, too
         os.close(fd)
-        del self.status[fd], self._pipes[rank]
-        if said:
-            self._faults[rank] = bytes(said)
-            return None
-        return rank
+        del self._pipes[rank]
+        if not said:
+            self._group.reached(rank)
+            return
+        stage, number, text = said.decode(errors="replace").split(SEPARATOR, 2)
+        self._faults[rank] = stage, int(number), text
 
-    def status_of(self, rank: int) -> tuple[int, ...]:
-        """Give the status pipe of a rank, if it is still open."""
-        fd = self._pipes.get(rank)
-        return () if fd is None else (fd,)
-
-    def fault_of(self, rank: int) -> tuple[str, int, str] | None:
-        """Give, once, why a rank did not reach its program: stage, errno and text."""
-        said = self._faults.pop(rank, None)
-        if said is None:
-            return None
-        stage, number, text = said.split(STAGE_SEPARATOR, 2)
-        return stage.decode(), int(number), text.decode(errors="replace")
+    def fault_of(self, rank: int) -> Fault | None:
+        """Give, once, why a rank did not reach its program."""
+        return self._faults.pop(rank, None)
 
 
-def _failed(rank: int, stage: str, e: OSError | ValueError) -> Came:
-    number = e.errno if isinstance(e, OSError) else 0
-    text = (e.strerror if isinstance(e, OSError) else None) or str(e)
-    return ("failed", rank, stage, number or 0, text, time.monotonic_ns())
-
-
-def _said(stage: str, number: int, text: str) -> bytes:
-    said = (stage, str(number), text)
-    return STAGE_SEPARATOR.join(word.encode(errors="backslashreplace") for word in said)
+def _why(e: BaseException) -> tuple[int, str]:
+    """Give the errno of an error, or 0, and what it says."""
+    if not isinstance(e, OSError) or not e.strerror:
+        return 0, f"{type(e).__name__}: {e}"
+    where = f": {e.filename!r}" if e.filename else ""
+    return e.errno or 0, e.strerror + where
 
 
 def _set_up_failed() -> bool:

@@ -24,88 +24,55 @@ if TYPE_CHECKING:
     import _socket as socket
     from typing import Any
 
-    from procession.agent import protocol
     from procession.agent.preload import Preloaded
     from procession.system.eventloop import EventLoop
 
 
-def keep(
-    words: dict[str, Any],
-    fds: list[int],
-    owner: Owner,
-    sock: socket.socket,
-    loop: EventLoop,
-    preloaded: Preloaded | None,
-    before: set[int],
-) -> protocol.Message:
-    """Go over to a keeper; gives the answer ("kept", what is in the way or "", facts).
+def check(preloaded: Preloaded | None, before: set[int]) -> str:
+    """Give why this process cannot be kept, "" if it can.
 
-    words: `mark` of the keeper. fds: its pidfd. before: the descriptors that were open when the
-    run began.
+    before: the descriptors that were open when the run began, and those that belong to no run.
     """
-    from procession.system.facts import read_facts
-
-    pidfd = fds[0]
     layers = preloaded.layers if preloaded is not None else None
     if preloaded is None or layers is None:
-        return ("kept", "nobody observed its imports", {})
+        return "nobody observed its imports"
     if preloaded.fault or layers.fault:
-        return ("kept", preloaded.fault or layers.fault, {})
+        return preloaded.fault or layers.fault
     if tree.children():
-        return ("kept", "a process of the run is left", {})
+        return "a process of the run is left"
     if len(os.listdir("/proc/self/task")) > 1:
-        return ("kept", "it has a thread", {})
-    if descriptors() - before - {pidfd}:
-        return ("kept", "a descriptor of the run is left", {})
-    return _go_over(words["mark"], pidfd, owner, sock, loop, "kept") or (
-        "kept",
-        "",
-        read_facts(),
-    )
+        return "it has a thread"
+    return "a descriptor of the run is left" if descriptors() - before else ""
 
 
-def take(
-    words: dict[str, Any],
-    fds: list[int],
-    owner: Owner,
-    sock: socket.socket,
-    loop: EventLoop,
-    preloaded: Preloaded | None,
-) -> protocol.Message:
-    """Go over to a launcher; gives the answer ("taken", what is in the way or "", facts).
+def adapt(words: dict[str, Any], preloaded: Preloaded | None) -> str:
+    """Become as a launcher wants this process, as far as that can be; gives what is in the way.
 
-    words: its `mark`, its `pid`, its `facts`, or those of its thread, and `env`: the variables
-    that all of its ranks have. fds: its pidfd. What was imported is used only if nothing has
-    changed that decided it (`layers`).
+    words: its `pid`, its `facts`, or those of its thread, and `env`: the variables that all of its
+    ranks have. What was imported is used only if nothing has changed that decided it (`layers`).
     """
     from procession.agent.layers import forget_searches
-    from procession.system.facts import read_facts, sees, set_facts
+    from procession.system.facts import sees, set_facts
 
     layers = preloaded.layers if preloaded is not None else None
     if layers is None:
-        return ("taken", "nobody observed its imports", {})
+        return "nobody observed its imports"
     changed = layers.reason_against(words["env"])
     if changed:
-        return ("taken", changed, {})
+        return changed
     forget_searches()
     if not sees(words["pid"]):
-        return ("taken", "it may not look into the launcher", {})
+        return "it may not look into the launcher"
     set_facts(words["facts"])
-    return _go_over(words["mark"], fds[0], owner, sock, loop, "taken") or (
-        "taken",
-        "",
-        read_facts(),
-    )
+    return ""
 
 
-def _go_over(
-    mark: str, pidfd: int, owner: Owner, sock: socket.socket, loop: EventLoop, answer: str
-) -> protocol.Message | None:
-    """Change the owner; gives the answer if that cannot be done."""
+def go_over(mark: str, pidfd: int, owner: Owner, sock: socket.socket, loop: EventLoop) -> str:
+    """Change the owner; gives what is in the way. mark, pidfd: of the new one."""
     if not show_mark(mark):
-        return (answer, "it has no room for another mark", {})
+        return "it has no room for another mark"
     try:
         owner.replace(pidfd, sock, loop)
     except OSError as e:
-        return (answer, e.strerror or str(e), {})
-    return None
+        return e.strerror or str(e)
+    return ""

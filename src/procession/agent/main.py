@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
-import gc
 import os
 import select
 import sys
 
 from procession.agent.protocol import close_all
+from procession.agent.quiet import Quiet
 from procession.agent.server import Server, tell_crash
 from procession.system.files import descriptors
 from procession.worker.shown import HUGE_PAGES, ROOM, TUNABLES
@@ -19,14 +19,14 @@ NEEDED = ("procession.worker.setup", "operator", "collections", "functools", "en
           "weakref", "re", "_compat_pickle", "pickle",
           "procession.worker.outcome", "procession.worker.bootstrap",
           "importlib.machinery", "faulthandler", "json", "tokenize", "traceback",
-          "procession.worker.description", "procession.agent.stacks")  # fmt: skip
+          "procession.worker.description")  # fmt: skip
 
 
 def main() -> None:
     """Be the agent; in its ranks, be the rank. `sys.argv`: its socket, its launcher's
     pid, and the descriptors that ranks inherit.
     """
-    gc.disable()  # what is imported stays: to look through it for garbage takes milliseconds
+    quiet = Quiet()
     sock_fd, launcher = map(int, sys.argv[1:3])
     passed = {int(fd) for fd in sys.argv[3].split(",") if fd}
     close_all([fd for fd in descriptors() - passed if fd > 2 and fd != sock_fd])
@@ -40,13 +40,12 @@ def main() -> None:
     here = os.getpid()
     try:
         _import_ahead(sock)
-        gc.enable()
-        server = Server(sock, launcher)
+        server = Server(sock, launcher, quiet)
         job = server.serve()
     except Exception as e:
         if os.getpid() == here:
             tell_crash(sock, e)
-        raise
+        os._exit(1)
     server.sock.close()
     if job is not None:
         from procession.worker.bootstrap import run_in_fork

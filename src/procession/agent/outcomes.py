@@ -10,7 +10,7 @@ from __future__ import annotations
 from procession.agent.channels import Channel
 from procession.agent.order import Order, Process
 from procession.rules.messages import RankEvent
-from procession.rules.tables import GONE, Phase, WorkerEvent
+from procession.rules.tables import Phase, WorkerEvent
 from procession.worker.outcome import DONE, VALUE
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -95,7 +95,7 @@ class Outcomes:
             if not channel.outcome and process.silence is None:
                 self._order.silent(process)
                 self.one_fails(rank)
-        if not news or known.state in GONE or known.reported:
+        if not news or known.gone or known.reported:
             return
         good = channel.outcome in GOOD
         self._order.reported(channel.at)
@@ -117,23 +117,28 @@ class Outcomes:
         if self._life.ranks[rank].stop_at is None:
             self._order.see_who_lives()
 
-    def let_exit(self) -> None:
+    def next_turn(self, size: int, files: int) -> None:
+        """Do what is to be done in each turn. size, files: what waits for the launcher."""
+        if self._waiting:
+            self._let_exit()
+        self._pace(size > MOST_WAITING or files > MOST_FILES)
+
+    def _let_exit(self) -> None:
         """Answer ranks that have reported their failure, unless others are still to be seen to.
 
         What is seen to on other machines is not known here: there the rank waits for its whole
         time.
         """
         life = self._life
-        if not self._waiting or any(k.expects_signal for k in life.ranks):
+        if any(k.expects_signal for k in life.ranks):
             return
         if self._alone or life.stop_wanted or life.phase is not Phase.STOPPING:
             for channel in self._waiting:
                 channel.answer()
             self._waiting.clear()
 
-    def pace(self, size: int, files: int) -> None:
-        """Read no channels while so many bytes, or files, wait for the launcher."""
-        too_much = size > MOST_WAITING or files > MOST_FILES
+    def _pace(self, too_much: bool) -> None:
+        """Read no channels while too much waits for the launcher."""
         if too_much and not self._paused:
             for process in self._processes:
                 channel = process.channel if process is not None else None

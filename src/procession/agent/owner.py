@@ -19,6 +19,7 @@ import os
 import select
 
 from procession.system.prctl import forget_parent
+from procession.system.processes import pidfd_of
 from procession.system.signals import wake
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -34,7 +35,7 @@ class Owner:
     def __init__(self, parent: int) -> None:
         """parent: its pid; it has started this process, see `replace`."""
         self._parent = parent
-        self.pidfd = _pidfd_of(parent)
+        self.pidfd = pidfd_of(parent)
 
     @property
     def is_parent(self) -> bool:
@@ -68,10 +69,3 @@ class Owner:
         Raises OSError.
         """
         wake(sock.fileno(), os.getpid())
-
-
-def _pidfd_of(pid: int) -> int:
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return -1  # refused, or it is gone: then it is our parent no more

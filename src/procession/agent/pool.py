@@ -105,7 +105,7 @@ class Lease(Value):
 
     key: Key
     preload: Preload
-    server: Agent
+    agent: Agent
 
 
 NOTHING = Preload()
@@ -165,13 +165,13 @@ def _changed(wanted: Key) -> list[Agent]:
     others = [entry for entry in _idle if entry.key[-1] != wanted[-1]]
     for entry in others:
         _idle.remove(entry)
-    return [entry.server for entry in others]
+    return [entry.agent for entry in others]
 
 
 def _keep(lease: Lease) -> list[Agent]:
     """Keep one; gives those that are too many now, to be closed. To be called with the lock."""
     _idle.append(lease)
-    surplus = [e.server for e in _idle[:-MOST_IDLE]]
+    surplus = [e.agent for e in _idle[:-MOST_IDLE]]
     del _idle[:-MOST_IDLE]
     return surplus
 
@@ -199,26 +199,26 @@ def lease(env: Mapping[str, str], wanted: Key, preload: Preload = NOTHING) -> Le
     wanted: its key, from `prepare`. Raises OSError.
     """
     taken = _take(wanted, preload)
-    server = taken.server if taken is not None else _new(env, wanted)
-    return work(server, wanted, preload)
+    agent = taken.agent if taken is not None else _new(env, wanted)
+    return work(agent, wanted, preload)
 
 
-def work(server: Agent, wanted: Key, preload: Preload) -> Lease:
+def work(agent: Agent, wanted: Key, preload: Preload) -> Lease:
     """Use an agent for a group; it makes the imports that it lacks."""
     if preload.modules or preload.watched is not None:
         # Also to one that has them all: it says again what keeps it from forking.
-        server.importing = preload.modules
-        server.send(("preload", preload.message), [], [])
+        agent.importing = preload.modules
+        agent.send(("preload", preload.message), [], [])
     with _lock:
-        _working.add(server)
-    return Lease(wanted, preload, server)
+        _working.add(agent)
+    return Lease(wanted, preload, agent)
 
 
-def forget(server: Agent) -> None:
+def forget(agent: Agent) -> None:
     """Let go of an agent that works for somebody else now."""
     with _lock:
-        _working.discard(server)
-    server.let_go()
+        _working.discard(agent)
+    agent.let_go()
 
 
 def _take(wanted: Key, preload: Preload) -> Lease | None:
@@ -226,16 +226,16 @@ def _take(wanted: Key, preload: Preload) -> Lease | None:
     reap_dying()  # nor is a zombie left of one, where none is started
     with _lock:
         for entry in _ended():
-            entry.server.close(IDLE_GOING_TIME)
+            entry.agent.close(IDLE_GOING_TIME)
         fitting = [e for e in _idle if e.key == wanted and preload.covers(e.preload)]
         while fitting:
             entry = max(fitting, key=lambda e: len(e.preload.modules))
             fitting.remove(entry)
             _idle.remove(entry)
-            if entry.server.intact and not entry.server.lost:
-                entry.server.wake()  # it may have been stopped (SIGSTOP) while it was idle
+            if entry.agent.intact and not entry.agent.lost:
+                entry.agent.wake()  # it may have been stopped (SIGSTOP) while it was idle
                 return entry
-            entry.server.close(IDLE_GOING_TIME)
+            entry.agent.close(IDLE_GOING_TIME)
     return None
 
 
@@ -245,18 +245,18 @@ def _ended() -> list[Lease]:
     One that was killed gives its memory back before its socket is closed, which takes milliseconds.
     """
     for entry in _idle:
-        if entry.server.intact:
-            entry.server.receive()  # notices that
-    ended = [e for e in _idle if e.server.lost or is_dying(e.server.pid)]
+        if entry.agent.intact:
+            entry.agent.receive()  # notices that
+    ended = [e for e in _idle if e.agent.lost or is_dying(e.agent.pid)]
     for entry in ended:
         _idle.remove(entry)
     return ended
 
 
-def adopt(server: Agent) -> None:
+def adopt(agent: Agent) -> None:
     """Register an agent that was started elsewhere."""
     with _lock:
-        _working.add(server)
+        _working.add(agent)
 
 
 def release(lease: Lease) -> None:
@@ -264,31 +264,31 @@ def release(lease: Lease) -> None:
 
     The numbers of descriptors that were passed to it may mean other files by then.
     """
-    if lease.preload.own or lease.server.lost or lease.server.waiting or lease.key[-2]:
-        discard(lease.server)
+    if lease.preload.own or lease.agent.lost or lease.agent.waiting or lease.key[-2]:
+        discard(lease.agent)
         return
     with _lock:
-        _working.discard(lease.server)
-        lease.server.send(("idle", IDLE_SECONDS), [], [])
+        _working.discard(lease.agent)
+        lease.agent.send(("idle", IDLE_SECONDS), [], [])
         surplus = _keep(lease)
     for each in surplus:
         each.close(IDLE_GOING_TIME)
 
 
-def discard(server: Agent) -> None:
+def discard(agent: Agent) -> None:
     """End an agent, which is not to be used again."""
     with _lock:
-        _working.discard(server)
-    server.close()
+        _working.discard(agent)
+    agent.close()
 
 
 def close() -> None:
     """End the idle agents. The next launch starts a new one."""
     with _lock:
-        surplus = [e.server for e in _idle]
+        surplus = [e.agent for e in _idle]
         _idle.clear()
-    for server in surplus:
-        server.close(IDLE_GOING_TIME)
+    for agent in surplus:
+        agent.close(IDLE_GOING_TIME)
     reap_dying()
 
 
@@ -296,8 +296,8 @@ def _forget_in_child() -> None:
     # A forked child must not keep the sockets open: an agent goes when its launcher is gone.
     global _lock
     _lock = threading.Lock()
-    for server in [*(e.server for e in _idle), *_working]:
-        server.abandon()
+    for agent in [*(e.agent for e in _idle), *_working]:
+        agent.abandon()
     _idle.clear()
     _working.clear()
     forget_all()

@@ -58,9 +58,11 @@ packets (a job with a large environment does not fit into one).
 from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
+import errno
 import marshal
 import os
 import struct
+import time
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ else:
 FD_SIZE = struct.calcsize("i")
 HEADER = struct.Struct("<II")
 FDS_AT_ONCE = 250
+TAKEN_SOON = 0.001  # seconds
 BLOCK = 1 << 16
 
 
@@ -139,7 +142,10 @@ class Sender:
                 sent = self._sock.sendmsg([data], ancillary(fds), socket.MSG_NOSIGNAL)
             except BlockingIOError:
                 return
-            except OSError:
+            except OSError as e:
+                if e.errno == errno.ETOOMANYREFS:  # this user's descriptors that are on their way
+                    time.sleep(TAKEN_SOON)  # the socket can be written: this is called at once
+                    return
                 self.lost = True
                 self.drop()
                 return

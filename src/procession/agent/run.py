@@ -9,7 +9,6 @@ what rules cannot: whether a failed group or rank starts again. Nothing here wai
 
 from __future__ import annotations
 
-import os
 import time
 
 from procession.agent.beforestop import BeforeStop
@@ -32,8 +31,8 @@ from procession.rules.messages import (
     Swept,
     plain,
 )
-from procession.rules.tables import GONE, DeadlineKind, Phase, Worker, WorkerEvent
-from procession.system.processes import state_of
+from procession.rules.tables import DeadlineKind, Phase, Worker, WorkerEvent
+from procession.system.processes import pidfd_of, state_of
 from procession.system.signals import plain as signal
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from procession.agent.forking import Forking
+    from procession.agent.forking import Fault, Forking
     from procession.system.eventloop import EventLoop
 else:
     from _collections import deque  # `collections` around it takes 1 ms to import
@@ -79,23 +78,15 @@ class Run:
             attempt=words["attempt"],
         )
         self._limits = Limits(words["limits"], board)
-        self._children = Children(forking, self._ready, self._exited, self._swept)
+        self._children = Children(forking, self._exited, self._swept)
         self._processes: list[Process | None] = []
         self._actions: deque[Action] = deque()  # the first one is being carried out
         self._asked: dict[int, Callable[[bool], None]] = {}  # by rank, or -1: whose answer is due
         self._delay = 0.0  # seconds until what was decided for last begins
-        self._suspended_at = 0.0
         stacks = words["python"] and words["stacks"]
         self._before_stop = BeforeStop(self.life, loop, report, wanted=stacks)
-        self._outcomes = Outcomes(words, self.life, loop, self._limits, self.handle, report)
-
-    def begin(self) -> None:
-        """Begin: the launcher is to ask for the ranks."""
+        self.outcomes = Outcomes(words, self.life, loop, self._limits, self.handle, report)
         self._do(self.life.begin())
-
-    def _lives(self, rank: int) -> bool:
-        """Whether a rank is not gone yet, or has still to be started."""
-        return self.life.ranks[rank].state not in GONE
 
     # -- the rules
 
@@ -174,7 +165,7 @@ class Run:
         self._limits.grace_ends = NEVER
         self._processes = [None] * self.life.nproc
         self._order = Order(self._loop, self._processes)
-        self._outcomes.begin(self._processes, self._order)
+        self.outcomes.begin(self._processes, self._order)
         self._before_stop.begin(self._processes)
         self._children.begin()
 
@@ -192,38 +183,28 @@ class Run:
         if self._wants(rank, attempt):
             self._start_failed(rank, stage, number, text, time.monotonic_ns())
 
-    def started(
-        self, rank: int, pid: int, at: int, sock: socket.socket | None, there: bool
-    ) -> None:
-        """Take note of a process that was started.
-
-        sock: our end of its channel, if it has one. there: it is in its program.
-        """
-        channel = None if sock is None else self._outcomes.channel(rank, sock)
+    def started(self, rank: int, pid: int, at: int, sock: socket.socket | None) -> None:
+        """Take note of a process that was started. sock: our end of its channel, if it has one."""
+        channel = None if sock is None else self.outcomes.channel(rank, sock)
         self._processes[rank] = Process(rank, pid, at, channel)
         self._children.add(rank, pid)
-        pidfd = _pidfd_of(pid)
+        pidfd = pidfd_of(pid)
         self._report("process", rank, pid, at, pidfd, fds=() if pidfd < 0 else (pidfd,))
         self.handle(RankEvent(WorkerEvent.SPAWNED, rank, at))
-        if there:
-            self._ready(rank, time.monotonic_ns())
 
-    def failed(self, rank: int, stage: str, number: int, text: str, at: int) -> None:
+    def failed(self, rank: int, stage: str, number: int, text: str) -> None:
         """Take note that a rank got no process."""
-        if self._lives(rank):
-            self._start_failed(rank, stage, number, text, at)
+        if self.life.lives(rank):
+            self._start_failed(rank, stage, number, text, time.monotonic_ns())
 
     def _start_failed(self, rank: int, stage: str, number: int, text: str, at: int) -> None:
         self._report("fault", rank, stage, number, text)
         self.handle(RankEvent(WorkerEvent.SPAWN_FAILED, rank, at, ok=False))
 
-    def _ready(self, rank: int, at: int) -> None:
-        if self._lives(rank):
-            self.handle(RankEvent(WorkerEvent.READY, rank, at))
-
-    def read_status(self, fd: int) -> None:
-        """Read what a rank says on its way to its program."""
-        self._children.read_status(fd)
+    def reached(self, rank: int) -> None:
+        """Take note that a rank has reached its program."""
+        if self.life.lives(rank):
+            self.handle(RankEvent(WorkerEvent.READY, rank, time.monotonic_ns()))
 
     def _cancel(self) -> None:
         self._forking.cancel()
@@ -232,16 +213,6 @@ class Run:
             if known.state is Worker.PENDING:
                 self.handle(RankEvent(WorkerEvent.CANCELLED, rank, at))
 
-    def let_exit(self) -> None:
-        """Answer ranks that have reported their failure, if that may be; in each turn."""
-        if self._processes:
-            self._outcomes.let_exit()
-
-    def pace(self, size: int, files: int) -> None:
-        """Take note that so many bytes, and files, wait for the launcher; in each turn."""
-        if self._processes:
-            self._outcomes.pace(size, files)
-
     # -- how they end
 
     def reap(self) -> None:
@@ -249,21 +220,21 @@ class Run:
         self._children.reap()
 
     def _exited(
-        self, rank: int, status: int, seconds: float, peak: int, fault: tuple[str, int, str] | None
+        self, rank: int, status: int, seconds: float, peak: int, fault: Fault | None
     ) -> None:
         self._loop.hear_first()  # what ranks reported before, and deaths before, in their order
         at, process, known = time.monotonic_ns(), self._processes[rank], self.life.ranks[rank]
-        if process is None or known.awaited or not self._lives(rank):
+        if process is None or known.awaited or not self.life.lives(rank):
             return
-        returned, torn = self._outcomes.last(process)
+        returned, torn = self.outcomes.last(process)
         if fault is not None:
-            if self._lives(rank):
+            if self.life.lives(rank):
                 self._start_failed(rank, *fault, at)
             return
         ok = status == 0 and (returned or not self._words["function"])
         doubt = 0
         if not ok:
-            self._outcomes.one_fails(rank)
+            self.outcomes.one_fails(rank)
             at, doubt = self._order.failed(process, status, peak, at, known.stop_at)
         self._report("gone", rank, status, seconds, peak, at, doubt, torn)
         if not self._asks_about(rank, at, ok=ok):
@@ -317,7 +288,7 @@ class Run:
     # -- signals
 
     def _signal(self, ranks: tuple[int, ...], number: int) -> None:
-        chosen = [r for r in ranks if self._lives(r)]  # it may have waited for stacks
+        chosen = [r for r in ranks if self.life.lives(r)]  # it may have waited for stacks
         reached, at = self._children.signal_ranks(int(number), chosen)
         if not reached:
             return
@@ -328,7 +299,7 @@ class Run:
         self._report("signalled", int(number), reached, at)
         kind = WorkerEvent.KILL_SENT if number == signal.SIGKILL else WorkerEvent.STOP_SENT
         for rank in reached:
-            if self._lives(rank):
+            if self.life.lives(rank):
                 self.handle(RankEvent(kind, rank, at))
 
     def signal(self, number: int, ranks: list[int], only_caught: bool, at: int) -> None:
@@ -338,8 +309,8 @@ class Run:
         """
         self.reap()
         for rank in ranks:
-            process = self._processes[rank] if self._processes else None
-            if process is None or process.began > at or not self._lives(rank):
+            process = self._processes[rank]
+            if process is None or process.began > at or not self.life.lives(rank):
                 continue
             state = state_of(process.pid) if only_caught else None
             if not only_caught or (state is not None and state.catches(number)):
@@ -369,13 +340,14 @@ class Run:
 
     def suspend(self) -> None:
         """Stop all ranks, and all clocks, until `resume`."""
-        self._suspended_at = time.monotonic()
+        self._loop.hold()
         self._children.hold(signal.SIGSTOP)
+        self._report("suspended")
 
     def resume(self) -> None:
         """Let the ranks go on."""
         self._children.hold(signal.SIGCONT)
-        self._loop.put_off(time.monotonic() - self._suspended_at)
+        self._limits.grace_ends += self._loop.release()
 
     def look(self, which: int, seconds: float) -> None:
         """Take the stacks of all ranks, and tell the launcher."""
@@ -393,20 +365,26 @@ class Run:
     @property
     def own(self) -> list[int]:
         """The descriptors that ranks are not to have."""
-        channels = self._outcomes.own if self._processes else []
-        return [*channels, self._limits.board]
+        return [*self.outcomes.own, self._limits.board]
 
     def close(self) -> None:
         """Give up its descriptors and deadlines: the group is over."""
         self._loop.cancel_all()
+        self._loop.release()
         self._before_stop.close()
-        if self._processes:
-            self._outcomes.close()
+        self.outcomes.close()
         self._limits.close()
 
 
-def _pidfd_of(pid: int) -> int:
-    try:
-        return os.pidfd_open(pid)
-    except OSError:  # no descriptor left
-        return -1
+# What the launcher can ask of a group, by the kind of message; see `protocol`.
+WISHES: dict[str, Callable[..., None]] = {
+    "no start": Run.no_start,
+    "stop": Run.stop,
+    "impatience": Run.end_patience,
+    "hung": Run.hung,
+    "signal": Run.signal,
+    "suspend": Run.suspend,
+    "resume": Run.resume,
+    "look": Run.look,
+    "answer": Run.answered,
+}

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
 import errno
+import gc
 import os
 import select
 import time
@@ -35,7 +36,8 @@ from procession.agent.children import kill_all
 from procession.agent.forking import Forking, remove_traces
 from procession.agent.owner import Owner
 from procession.agent.protocol import close_all
-from procession.agent.run import Run
+from procession.agent.quiet import Quiet
+from procession.agent.run import WISHES, Run
 from procession.system.eventloop import EventLoop
 from procession.system.files import descriptors
 from procession.system.prctl import become_subreaper, wake_with_parent
@@ -61,7 +63,7 @@ IDLE_SECONDS = 300.0
 class Server:
     """The loop. Made in the agent only."""
 
-    def __init__(self, sock: socket.socket, launcher: int) -> None:
+    def __init__(self, sock: socket.socket, launcher: int, quiet: Quiet) -> None:
         """launcher: its pid; it has started this process."""
         sock.setblocking(False)
         self.sock = sock
@@ -77,9 +79,10 @@ class Server:
         self._outgoing: list[protocol.Message] = []  # that are still to be sent
         self._outgoing_fds: list[int] = []
         self._send_by = 0  # when the first of them is due
-        self._goes = self._hears_last = False
+        self._goes = False
         self._releasing = False
         self._before = set[int]()  # descriptors, when the group began
+        self._quiet = quiet
 
     # -- life
 
@@ -90,10 +93,12 @@ class Server:
         """
         if mask is None:
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        # Without a pidfd, the parent-death signal shows that the launcher is gone.
-        blind = self._owner.pidfd < 0
-        noticed_by = (signal.SIGCHLD, signal.SIGCONT) if blind else (signal.SIGCHLD,)
-        handlers = {n: signal.getsignal(n) for n in (*ENDURED, *noticed_by)}
+        taken = [*ENDURED, signal.SIGCHLD]
+        if self._owner.pidfd < 0:  # then the parent-death signal shows that the launcher is gone
+            taken.append(signal.SIGCONT)
+        before = {n: signal.getsignal(n) for n in signal.valid_signals()}
+        # In a fork of the launcher, none of its handlers is to run.
+        handlers = {n: each for n, each in before.items() if n in taken or callable(each)}
         for number in handlers:
             signal.signal(number, _wake_up)
         signal.pthread_sigmask(signal.SIG_SETMASK, set(mask) - {signal.SIGCHLD})
@@ -102,7 +107,7 @@ class Server:
         loop = self._loop = EventLoop()
         loop.watch(self.sock.fileno(), self._hear)
         loop.watch(self._woken, self._take_signals)
-        self._forking = Forking(loop, mask, handlers, self._read_status, self._leave)
+        self._forking = Forking(loop, mask, handlers, self._leave)
         try:
             become_subreaper()
             # One that is stopped when its launcher is killed is to notice that.
@@ -113,16 +118,16 @@ class Server:
                 self._owner.watch(self.sock)
                 self._patience = None
             if self._owner.pidfd >= 0:
-                loop.watch(self._owner.pidfd, self._lose_owner)
+                loop.watch(self._owner.pidfd, self._hear_the_last)
             if self._owner.gone:
-                return self._hear_the_last()
+                self._hear_the_last()
             return self._work()
         except BaseException as e:
             if os.getpid() != self._pid:
                 raise
             self._report("crashed", _said(e))
             self._send()
-            raise
+            return None
         finally:
             if os.getpid() == self._pid:
                 self._end_everything()
@@ -130,18 +135,14 @@ class Server:
     def _work(self) -> Job | None:
         forking = self._forking
         while not self._goes:
-            busy, run = forking.due, self._run
-            if run is not None:
-                run.let_exit()
+            busy = forking.due
             if not busy or (self._outgoing and time.monotonic_ns() >= self._send_by):
                 self._send()
-            if run is not None:
-                run.pace(self._sender.size, self._sender.files)
+            if self._run is not None:
+                self._run.outcomes.next_turn(self._sender.size, self._sender.files)
             happened = self._loop.turn(0.0 if busy else self._patience)
             if not happened and not busy and self._patience is not None:
                 return None
-            if self._hears_last:
-                return self._hear_the_last()
             if forking.due and not self._goes:
                 job = self._fork()
                 if job is not None:
@@ -150,13 +151,6 @@ class Server:
                 self._release()
         return None
 
-    def _lose_owner(self) -> None:
-        self._hears_last = True
-
-    def _read_status(self, fd: int) -> None:
-        if self._run is not None:
-            self._run.read_status(fd)
-
     def _take_signals(self) -> None:
         self._clear_wakeups()
         if self._run is not None:
@@ -164,7 +158,7 @@ class Server:
         else:
             _reap_all()
         if self._owner.pidfd < 0 and self._owner.gone:
-            self._hears_last = True
+            self._hear_the_last()
 
     def _hear(self) -> None:
         if self._sender.waiting:
@@ -176,15 +170,17 @@ class Server:
             self._goes = True
 
     def _hear_the_last(self) -> None:
-        """Read what the launcher sent before it went: it may name the scratch directory."""
+        """Read what the launcher sent before it went, and go; it may name the scratch directory."""
         poll = select.poll()
         poll.register(self.sock, select.POLLIN)
         while not self._receiver.ended and poll.poll(0):
             self._heard += self._receiver.receive()
-        for message, fds in self._heard:
+        heard, self._heard = self._heard, []
+        for message, fds in heard:
             close_all(fds)
             if message[0] == "begin":
                 self._common = message[1]
+        self._goes = True
 
     def _clear_wakeups(self) -> None:
         try:
@@ -195,6 +191,7 @@ class Server:
 
     def _end_everything(self) -> None:
         """Kill and reap until nothing is left below; then remove the run's scratch directory."""
+        self._end_run()  # its descriptors may be all there are, and a look at /proc needs one
         deadline = time.monotonic() + 10.0
         while time.monotonic() < deadline and not kill_all():
             # SIGCHLD wakes this; the time-out is for a child whose signal was taken just before.
@@ -221,10 +218,7 @@ class Server:
         elif kind == "release":
             self._releasing = True
         elif kind == "idle":
-            (self._patience,) = words
-            self._end_run()
-            self._common = {}
-            self._forking.end()
+            self._be_idle(*words)
         elif kind in ("keep", "take"):
             self._go_over(kind, words[0], fds)
         elif self._run is None:
@@ -232,29 +226,7 @@ class Server:
         elif kind == "spawn":
             self._run.spawn(words[0], fds)
         else:
-            self._pass_on(self._run, kind, words)
-
-    def _pass_on(self, run: Run, kind: str, words: Any) -> None:
-        """Pass a wish on to the group that runs."""
-        if kind == "stop":
-            run.stop(*words)
-        elif kind == "impatience":
-            run.end_patience()
-        elif kind == "signal":
-            run.signal(*words)
-        elif kind == "answer":
-            run.answered(*words)
-        elif kind == "look":
-            run.look(*words)
-        elif kind == "hung":
-            run.hung(*words)
-        elif kind == "no start":
-            run.no_start(*words)
-        elif kind == "suspend":
-            run.suspend()
-            self._report("suspended")
-        elif kind == "resume":
-            run.resume()
+            WISHES[kind](self._run, *words)
 
     def _begin(self, rules: dict[str, Any], board: int) -> None:
         """Begin with a group. Raises OSError if there was no room for its board."""
@@ -265,35 +237,41 @@ class Server:
         self._patience = None
         self._end_run()
         self._run = Run(rules, board, self._loop, self._forking, self._report)
-        self._run.begin()
 
     def _end_run(self) -> None:
         if self._run is not None:
             self._run.close()
             self._run = None
 
+    def _be_idle(self, seconds: float | None) -> None:
+        """Take note that the group is over. seconds: for which to wait for another one."""
+        self._patience, self._common = seconds, {}
+        self._end_run()
+        self._forking.end()
+        gc.collect(0)  # what is left of it refers to itself
+
     def _go_over(self, kind: str, words: dict[str, Any], fds: list[int]) -> None:
         """Work for somebody else from now on: a keeper, or a launcher."""
         from procession.agent import kept
+        from procession.system.facts import read_facts
 
-        around = self._owner, self.sock, self._loop
         if kind == "take":
-            answer = kept.take(words, fds, *around, self._preloaded)
+            answer, fault = "taken", kept.adapt(words, self._preloaded)
         else:
-            self._end_run()
+            self._be_idle(None)
             self._forking.forget()
-            self._patience, self._common = None, {}
-            before = (self._before or descriptors()) | {self._owner.pidfd}
-            answer = kept.keep(words, fds, *around, self._preloaded, before)
-        if answer[1]:
+            before = (self._before or descriptors()) | {self._owner.pidfd, *fds}
+            answer, fault = "kept", kept.check(self._preloaded, before)
+        fault = fault or kept.go_over(words["mark"], fds[0], self._owner, self.sock, self._loop)
+        if fault:
             close_all(fds)
+            self._report(answer, fault, {})
         else:
-            self._loop.watch(self._owner.pidfd, self._lose_owner)
-        self._report(*answer)
+            self._loop.watch(self._owner.pidfd, self._hear_the_last)
+            self._report(answer, "", read_facts())
 
     def _preload(self, words: dict[str, Any]) -> None:
         """Import what ranks will."""
-        __import__("procession.agent.stacks")  # after these imports, nothing more is
         from procession.agent.preload import Preloaded
 
         preloaded = self._preloaded = self._preloaded or Preloaded()
@@ -303,10 +281,12 @@ class Server:
     def _do_at_length(self, call: Callable[[], None]) -> None:
         """Call what may take for ever; the loop does not notice meanwhile who is gone."""
         before = signal.signal(signal.SIGCONT, self._go_with_launcher)
+        self._quiet.end()
         try:
             self._go_with_launcher()
             call()
         finally:
+            self._quiet.begin()
             signal.signal(signal.SIGCONT, before)
 
     def _go_with_launcher(self, *_: object) -> None:
@@ -319,16 +299,11 @@ class Server:
                 os._exit(0)
 
     def _fork(self) -> Job | None:
-        """Fork the next rank, and take note of what came of it; gives the job in the rank."""
+        """Fork the next rank; gives the job in the rank."""
         if "shared" in self._common:
             self._share()
-        came = self._forking.fork(self._common, self._preloaded)
-        if isinstance(came, dict):
-            return came
         assert self._run is not None
-        take = self._run.started if came[0] == "started" else self._run.failed
-        take(*came[1:])
-        return None
+        return self._forking.fork(self._common, self._preloaded, self._run)
 
     def _share(self) -> None:
         """Run the shared set-up of the ranks, where that is still to be done."""
@@ -349,7 +324,7 @@ class Server:
         """
         self._releasing = False
         self._send()
-        for fd in descriptors() - self._own - self._forking.status.keys():
+        for fd in descriptors() - self._own - {*self._forking.own}:
             if fd > 2:
                 os.dup2(0, fd, inheritable=False)
 
@@ -379,7 +354,8 @@ class Server:
         self._loop.want_write(self.sock.fileno(), self._sender.waiting)
 
     def _leave(self) -> None:
-        """Give up the agent's own descriptors, in a rank that does not exec."""
+        """Give up what is the agent's own, in a rank that does not exec."""
+        self._quiet.end()
         own = self._own
         self._receiver.close()
         self._sender.drop()

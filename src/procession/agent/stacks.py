@@ -21,6 +21,7 @@ from procession.system.processes import (
     ENDED,
     STOPPED,
     describe,
+    pidfd_of,
     state_of,
     wait_channel,
     waits_for_signal,
@@ -105,7 +106,7 @@ class Stacks:
         for rank, pid in wanted():
             taken = Taken(rank, pid)
             self._all.append(taken)
-            pidfd = _pidfd_of(pid)
+            pidfd = pidfd_of(pid)
             fd = _look_at(taken, pidfd)
             if fd >= 0:
                 ready.append((taken, pidfd, fd))
@@ -159,13 +160,6 @@ class Stacks:
         for asked in self._open:
             os.close(asked.fd)
         self._open = []
-
-
-def _pidfd_of(pid: int) -> int:
-    try:
-        return os.pidfd_open(pid)
-    except OSError:  # refused, or no descriptor is left
-        return -1
 
 
 def _look_at(taken: Taken, pidfd: int) -> int:

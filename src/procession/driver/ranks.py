@@ -15,7 +15,7 @@ from collections.abc import Callable
 from procession.explain.records import RankRecord
 from procession.prepare.resources import Resources
 from procession.rules.lifecycle import NOT_THERE_YET, Lifecycle
-from procession.rules.tables import GONE, Worker
+from procession.rules.tables import Worker
 from procession.system.cgroups import OomWatch
 from procession.system.eventloop import EventLoop
 from procession.system.processes import status_of_zombie
@@ -76,10 +76,6 @@ class Ranks:
         self.records[rank] = RankRecord(rank, attempt=self.records[rank].attempt + 1)
         self.asked[rank] = False
         self._frames.pop(rank, None)
-
-    def lives(self, rank: int) -> bool:
-        """Whether a rank is not gone yet, or has still to be started."""
-        return self._life.ranks[rank].state not in GONE
 
     def starting(self) -> list[int]:
         """Give the ranks that were asked for, and are not in their program yet."""

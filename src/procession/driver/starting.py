@@ -124,7 +124,7 @@ class Starts:
     def _waits(self, rank: int) -> bool:
         """Whether a rank that was asked for has no process yet, and is not to start anew."""
         ranks = self._ranks
-        return ranks.asked[rank] and ranks.records[rank].pid is None and ranks.lives(rank)
+        return ranks.asked[rank] and ranks.records[rank].pid is None and self._life.lives(rank)
 
     def _get(self, needs: list[Need]) -> None:
         """Have threads get what these ranks need, and go on then."""

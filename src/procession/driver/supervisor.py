@@ -264,7 +264,7 @@ class Supervisor:
         life = self.lifecycle
         phase, attempt = life.stage.phase, life.attempt
         ends = isinstance(event, messages.Deadline)
-        lived = [*filter(self._ranks.lives, range(len(life.ranks)))] if ends else []
+        lived = [*filter(life.lives, range(len(life.ranks)))] if ends else []
         actions = life.handle(event)
         if isinstance(event, RankEvent):
             self._note_rank(event)

@@ -148,7 +148,7 @@ class RankJobs:
             self.resources.places.notes += filter(None, (self._warm.note,))
         else:
             self._lease = pool.lease(self._server_env(), self._key, preload)
-        return self._lease.server
+        return self._lease.agent
 
     @cached_property
     def _by_rank(self) -> list[dict[str, str]]:

@@ -130,6 +130,10 @@ class Lifecycle(Record):
         """Whether ranks, or what they left behind, are being ended by SIGKILL."""
         return self.stage in (Stage.KILLED, Stage.SWEEP_KILLED)
 
+    def lives(self, rank: int) -> bool:
+        """Whether a rank is not gone yet, or has still to be started."""
+        return not self.ranks[rank].gone
+
     @property
     def failures(self) -> list[int]:
         """Ranks that failed by themselves, in the order in which it happened."""

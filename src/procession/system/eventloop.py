@@ -44,6 +44,7 @@ class EventLoop:
         self._first: set[int] = set()
         self._writers: set[int] = set()
         self._deadlines: dict[Hashable, tuple[float, Call]] = {}
+        self._held_at = 0.0  # since when no deadline passes, 0 if they do
         self._requests: deque[Call] = deque()
         self._certain: deque[Call] = deque()  # see `request_certainly`
         self._lock = _thread.RLock()  # a signal handler may ask while its thread asks
@@ -102,6 +103,23 @@ class EventLoop:
         for key, (at, call) in self._deadlines.items():
             self._deadlines[key] = at + seconds, call
 
+    @property
+    def holds(self) -> bool:
+        """Whether no deadline passes now."""
+        return self._held_at > 0
+
+    def hold(self) -> None:
+        """Let no deadline pass until `release`."""
+        self._held_at = self._held_at or time.monotonic()
+
+    def release(self) -> float:
+        """Let deadlines pass again, put off by the seconds for which they did not; gives these."""
+        if not self.holds:
+            return 0.0
+        seconds, self._held_at = time.monotonic() - self._held_at, 0.0
+        self.put_off(seconds)
+        return seconds
+
     def request(self, call: Call) -> bool:
         """Have the loop call `call` soon; from any thread or signal handler, at any time.
 
@@ -141,7 +159,7 @@ class EventLoop:
         most: the most seconds to wait, None: any time.
         """
         patience = most
-        if self._deadlines and (most is None or most > 0):
+        if self._deadlines and not self.holds and (most is None or most > 0):
             soonest = min(at for at, _ in self._deadlines.values())
             patience = min(max(0.0, soonest - time.monotonic()), WAIT_SECONDS)
         began, used = time.monotonic_ns(), time.process_time()
@@ -156,7 +174,7 @@ class EventLoop:
         self._call([fd for fd in ready if fd in self._first])
         self._call([fd for fd in ready if fd not in self._first])
         now = time.monotonic()
-        due = [e for e in self._deadlines.items() if e[1][0] <= now]
+        due = [e for e in self._deadlines.items() if e[1][0] <= now and not self.holds]
         for key, entry in due:
             if self._deadlines.get(key) is entry:  # a call before it may have set another one
                 del self._deadlines[key]

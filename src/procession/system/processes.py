@@ -106,12 +106,17 @@ def parents(pid: int) -> list[int] | None:
     return None if now is None else found
 
 
+def pidfd_of(pid: int) -> int:
+    """Open the pidfd of a process; -1 if there is none, or no descriptor is left for it."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return -1
+
+
 def send(process: Seen, number: int) -> None:
     """Signal a process that was seen, unless another process has its pid by now."""
-    try:
-        pidfd = os.pidfd_open(process.pid)
-    except OSError:  # it is gone; or pidfds are refused here, or no descriptor is left
-        pidfd = -1
+    pidfd = pidfd_of(process.pid)
     try:
         now = look_at(process.pid)
         same = now is not None and now.start == process.start

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     import _signal as plain
 
-__all__ = ["Held", "plain", "signal_groups", "wake", "wake_no_more"]
+__all__ = ["Held", "plain", "signal_group", "signal_groups", "wake", "wake_no_more"]
 
 
 class Held:
@@ -56,7 +56,7 @@ def signal_groups(pids: list[int], number: int) -> None:
     """
     for pid in pids:
         try:
-            _signal_leader(pid, number)
+            signal_group(pid, number)
         except OSError:
             pass
     for pid in pids if number != plain.SIGKILL else ():
@@ -66,7 +66,8 @@ def signal_groups(pids: list[int], number: int) -> None:
             pass
 
 
-def _signal_leader(pid: int, number: int) -> None:
+def signal_group(pid: int, number: int) -> None:
+    """Signal the process group that a process leads, or is about to. Raises OSError."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:  # it has not made its session yet

@@ -173,11 +173,11 @@ class Warm:
 
         It is ended then.
         """
-        why = lease.preload.own or self._release(lease.server, lease.preload)
+        why = lease.preload.own or self._release(lease.agent, lease.preload)
         if why:
-            pool.discard(lease.server)
+            pool.discard(lease.agent)
         else:
-            pool.forget(lease.server)
+            pool.forget(lease.agent)
         return why
 
     def _release(self, server: Agent, preload: Preload) -> str:

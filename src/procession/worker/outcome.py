@@ -1,4 +1,4 @@
-"""What a rank reports to its launcher: frames on its outcome channel, before it begins to exit.
+"""What a rank reports to its agent: frames on its outcome channel, before it begins to exit.
 
 A frame is a header (kind, length of the body, time in nanoseconds of the monotonic clock) and a
 body. The kinds:
@@ -16,11 +16,11 @@ passed beside the header, whose kind is a small letter then. Nobody copies it. W
 such file (no room for it, a limit of the size of files), the body follows the header.
 
 A rank that has reported its failure waits before it begins to exit. Its exit ends its connections,
-and ranks that only waited for it would fail as well. The launcher answers when it has taken the
+and ranks that only waited for it would fail as well. The agent answers when it has taken the
 stacks of the others and has sent them the stop signal: it ends its direction of the channel. The
-end of the launcher looks the same. Nobody else answers, so the wait is short.
+end of the agent looks the same. Nobody else answers, so the wait is short.
 
-If a rank dies without a report, the launcher learns it from the end of the channel. That should
+If a rank dies without a report, the agent learns it from the end of the channel. That should
 come before the rank's connections end, because then its peers fail, too. Linux closes the
 descriptors of a dead process from the highest number to the lowest, and other processes may run in
 between; so the channel gets a high number.

@@ -1,0 +1,40 @@
+"""Keeps what users have installed in an interpreter from running while it is an agent with ranks.
+
+That is the collector, which calls finalizers, and functions that trace or profile. A finalizer may
+wait for a lock that a thread of the launcher held when the agent was forked from it.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Quiet:
+    """What is switched off until `end` gives it back: to code of users, or to a rank."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Switch it off, at first and again."""
+        self._collects = gc.isenabled()
+        self._trace, self._profile = sys.gettrace(), sys.getprofile()
+        gc.disable()
+        self._set(None, None)
+
+    def end(self) -> None:
+        """Give it back."""
+        if self._collects:
+            gc.enable()
+        self._set(self._trace, self._profile)
+
+    def _set(self, trace: Any, profile: Any) -> None:
+        if self._trace is not None:
+            sys.settrace(trace)
+        if self._profile is not None:
+            sys.setprofile(profile)
