@@ -128,8 +128,20 @@ def test_a_restart_tries_again(tmp_path, scope, nproc):
 @pytest.mark.parametrize(
     ("act", "said"),
     [
-        (lambda: os._exit(3), "exit code 3"),
-        (lambda: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL (signal 9)"),
+        (lambda: os._exit(3), "it ended in the shared set-up load(): exit code 3"),
+        (
+            lambda: os.kill(os.getpid(), signal.SIGKILL),
+            "it ended in the shared set-up load(): SIGKILL (signal 9)",
+        ),
+        # Its child holds the connection open; and it closes that, and goes on.
+        (
+            lambda: os._exit(3) if os.fork() else time.sleep(600),
+            "it ended in the shared set-up load(): exit code 3",
+        ),
+        (
+            lambda: (os.closerange(3, 1000), time.sleep(600)),
+            "it has closed its connection, in the shared set-up load()",
+        ),
     ],
 )
 def test_one_that_ends_its_process_is_named(tmp_path, act, said):
@@ -138,7 +150,7 @@ def test_one_that_ends_its_process_is_named(tmp_path, act, said):
         act()
 
     failed = failure_of(is_own, procession.StartFailed, shared=load, nproc=RANKS, stop=QUICK)
-    assert f"it ended in the shared set-up load(): {said}" in str(failed)
+    assert said in str(failed)
     assert len(failed.failures) == 1
     gone(noted(tmp_path / "calls"))
 

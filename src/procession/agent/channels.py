@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 BLOCK = 64 << 10
-BLOCKS_AT_ONCE = 16  # so that one large value does not keep the others waiting
 MOST_BLOCKS = 4096  # of a dead rank: more than a socket holds; what it has forked may still write
 FD_SIZE = struct.calcsize("i")
 ROOM = socket.CMSG_SPACE(4 * FD_SIZE)
@@ -66,7 +65,7 @@ class Channel:
     def read(self, *, whole: bool = False) -> bool:
         """Read what there is; True if an outcome has come. whole: all that a dead rank has sent."""
         before = self.outcome
-        for _ in range(MOST_BLOCKS if whole else BLOCKS_AT_ONCE):
+        for _ in range(MOST_BLOCKS if whole else 1):
             if self.ended:
                 break
             try:

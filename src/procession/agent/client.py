@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
+import select
 import signal
 import sys
 import threading
@@ -156,6 +157,18 @@ class Agent:
     def waiting(self) -> bool:
         """Whether something waits to be sent: call `flush` when the socket can be written."""
         return self._sender.waiting
+
+    @property
+    def pidfd(self) -> int:
+        """A descriptor that can be read when the process has ended, -1 if there is none."""
+        return self._process.pidfd
+
+    @property
+    def says_more(self) -> bool:
+        """Whether there is something to be received, or the end of it."""
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
     def flush(self) -> None:
         """Send what the socket takes."""

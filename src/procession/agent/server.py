@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 # Signals that would end the agent before its launcher: it goes when the launcher goes.
 ENDURED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
            signal.SIGUSR2, signal.SIGALRM)  # fmt: skip
+MOST_FILES = 16  # in a frame: who takes it has these open at once
 SEND_WITHIN_NS = 2_000_000  # while ranks are being forked
 IDLE_SECONDS = 300.0
 
@@ -325,8 +326,11 @@ class Server:
         self._releasing = False
         self._send()
         for fd in descriptors() - self._own - {*self._forking.own}:
-            if fd > 2:
-                os.dup2(0, fd, inheritable=False)
+            try:
+                if fd > 2:
+                    os.dup2(0, fd, inheritable=False)
+            except OSError:
+                close_all([fd])  # its number is above the limit, which is lower by now
 
     @property
     def _own(self) -> set[int]:
@@ -340,6 +344,8 @@ class Server:
             self._send_by = time.monotonic_ns() + SEND_WITHIN_NS
         self._outgoing.append(message)
         self._outgoing_fds += fds
+        if len(self._outgoing_fds) >= MOST_FILES:
+            self._send()
 
     def _send(self) -> None:
         """Send the messages that wait."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from procession.driver.link import Link
 from procession.rules.lifecycle import Lifecycle
-from procession.rules.tables import Phase, Worker
+from procession.rules.tables import Worker
 from procession.system.threads import Errands
 from procession.values.spec import Spec
 
@@ -68,16 +68,19 @@ class LastLook:
             return
         which = next(_looks)
         self._asked[which] = done
-        running = self._life.phase is Phase.RUNNING  # before, it may import, and hear nothing
-        (self._link.ask if running else self._link.send)("look", which, seconds)
+        self._link.ask("look", which, seconds)
 
     def take(
         self, which: int, attempt: int, said: Sequence[tuple[int, int, str, str, bytes]]
     ) -> None:
         """Take the stacks that the agent has taken. which: the look, 0 for that of a failure."""
-        from procession.agent.stacks import Taken
+        taken: list[Taken] = []
+        try:
+            from procession.agent.stacks import Taken
 
-        taken = [Taken(*each) for each in said]
+            taken = [Taken(*each) for each in said]
+        except (ImportError, OSError):
+            pass  # no descriptor is left to import with
         if which:
             done = self._asked.pop(which, None)
             if done is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 2.0  # for an agent to answer
 ENDING_TIME = 0.05  # seconds to see how an agent ended whose socket is closed
-STANDS_EVERY = 1.0  # seconds between two looks at an agent that starts ranks
+STANDS_EVERY = 1.0  # seconds between two looks at an agent that has something to do
 _pings = itertools.count(1)  # an agent goes from group to group: no two may be alike
 STANDS_MOST = 4  # looks that may find it stopped, one after the other
 
@@ -33,8 +33,8 @@ class Link:
 
     take: takes a message: its kind, what it says, and the descriptors beside it, of which it
     removes its own; heard: called after all that have come. lose: called when the agent is gone,
-    with the reason, and whether it was killed here. starting: says whether the agent is still to
-    start ranks.
+    with the reason, and whether it was killed here. busy: says whether the agent has something to
+    do by itself now, as to start ranks, or to end them in time.
 
     server: the agent. lost: why it is lost, "" while it is not. left: nothing is heard of it any
     more, and it is sent nothing: it is lost, or the group is over. late: it was asked why ranks
@@ -48,13 +48,13 @@ class Link:
         take: Take,
         heard: Callable[[], None],
         lose: Callable[[str, bool], None],
-        starting: Callable[[], bool],
+        busy: Callable[[], bool],
     ) -> None:
         self._loop = loop
         self._take = take
         self._heard = heard
         self._lose = lose
-        self._starting = starting
+        self._busy = busy
         self._ping = 0  # the last one
         self.renew(server)
 
@@ -65,11 +65,14 @@ class Link:
         self._stands = 0  # looks that have found it stopped, one after the other
         self._looks = self._waits = False  # whether it stands; for an answer
         self._loop.watch(server.fileno(), self.hear)
+        if server.pidfd >= 0:
+            self._loop.watch(server.pidfd, self._hear_the_last)
 
     def leave(self) -> None:
         """Hear no more of the agent."""
         self.left = True
         self._loop.forget(self.server.fileno())
+        self._loop.forget(self.server.pidfd)
         self._loop.cancel(self)
         self._loop.cancel(("stands", self))
 
@@ -84,10 +87,23 @@ class Link:
                 else:
                     self._take(kind, words, fds)
         if server.lost and not self.left:
-            self._end(server.crash or server.ending(ENDING_TIME) or "it was killed", ours=False)
+            how = server.crash or server.ending(ENDING_TIME)
+            if not how and self.deaf:  # what it runs has closed its socket, and goes on
+                self.kill(f"it has closed its connection, {self._doing}")
+            else:
+                self._end(how or "it was killed", ours=False)
         elif not self.left:
             self.flush()
             self._heard()
+
+    def _hear_the_last(self) -> None:
+        """Take what an agent has told that is dead: what it has forked may hold its socket."""
+        self._loop.forget(self.server.pidfd)
+        while not self.left and self.server.says_more:
+            self.hear()
+        if not self.left:
+            self.server.lost = True
+            self.hear()
 
     def _end(self, why: str, *, ours: bool) -> None:
         self.leave()
@@ -119,20 +135,19 @@ class Link:
 
     def end_if_late(self, seconds: float) -> None:
         """Kill an agent that is deaf after so many seconds; ask another one, which is to fork."""
-        if self.server.sharing:
-            self.kill(
-                f"it was still in the shared set-up {self.server.sharing} after {seconds:g} s"
-            )
-        elif self.server.importing:
-            self.kill(
-                f"it was still importing {', '.join(self.server.importing)} after {seconds:g} s"
-            )
+        if self.deaf:
+            self.kill(f"it was still {self._doing} after {seconds:g} s")
         else:
             self.late = True
             self.ask()
 
+    @property
+    def _doing(self) -> str:
+        sharing, importing = self.server.sharing, self.server.importing
+        return f"in the shared set-up {sharing}" if sharing else f"importing {', '.join(importing)}"
+
     def ask(self, *message: Any) -> None:
-        """Send a message that has to be obeyed; it is killed if it does not."""
+        """Send a message that has to be obeyed; it is killed if it does not, unless it is deaf."""
         if self.left:
             return
         if message:
@@ -140,7 +155,7 @@ class Link:
         self.server.wake()
         self._ping = next(_pings)
         self.send("ping", self._ping)
-        if not self._waits:
+        if not self._waits and not self.deaf:
             self._waits = True
             self._loop.after(self, ANSWER_SECONDS, self._unanswered)
 
@@ -153,14 +168,14 @@ class Link:
         pid = self.server.pid
         self.kill(f"it did not answer for {ANSWER_SECONDS:g} s: it {describe(pid)}")
 
-    def expect_ranks(self) -> None:
-        """Watch that the agent is not stopped, until the ranks that it starts are there."""
+    def look_after(self) -> None:
+        """Watch that the agent is not stopped, while it is busy."""
         if not self._looks:
             self._looks, self._stands = True, 0
             self._loop.after(("stands", self), STANDS_EVERY, self._look_whether_it_stands)
 
     def _look_whether_it_stands(self) -> None:
-        if not self._starting() or self.left:
+        if self.left or not self._busy():
             self._looks = False
             return
         self._loop.after(("stands", self), STANDS_EVERY, self._look_whether_it_stands)

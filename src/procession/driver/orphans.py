@@ -135,7 +135,8 @@ class Orphans(Record):
     def _sweep(self) -> None:
         if self._remains is None:
             server = self._server
-            self._remains = Remains(server.pid, server.began, own_mark(), server.page)
+            sessions = {r.pid for r in self._ranks.records if r.pid is not None}
+            self._remains = Remains(server.pid, server.began, own_mark(), server.page, sessions)
             self._look()
 
     def _look(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from procession.explain.records import RankRecord
 from procession.prepare.resources import Resources
-from procession.rules.lifecycle import NOT_THERE_YET, Lifecycle
+from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import Worker
 from procession.system.cgroups import OomWatch
 from procession.system.eventloop import EventLoop
@@ -76,11 +76,6 @@ class Ranks:
         self.records[rank] = RankRecord(rank, attempt=self.records[rank].attempt + 1)
         self.asked[rank] = False
         self._frames.pop(rank, None)
-
-    def starting(self) -> list[int]:
-        """Give the ranks that were asked for, and are not in their program yet."""
-        each = zip(self._life.ranks, self.asked, strict=True)
-        return [r for r, (k, asked) in enumerate(each) if asked and k.state in NOT_THERE_YET]
 
     # -- what the agent tells
 

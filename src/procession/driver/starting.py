@@ -182,7 +182,7 @@ class Starts:
                 fault = need, e
                 break
         self._jobs.send(server)
-        self._link.expect_ranks()
+        self._link.look_after()
         if fault is not None:  # which ends what was sent
             need, e = fault
             said = e.errno or 0, e.strerror or str(e)

@@ -27,6 +27,7 @@ from procession.driver.journal import Journal
 from procession.driver.lastlook import LastLook
 from procession.driver.link import Link
 from procession.driver.noting import Noting
+from procession.driver.orphans import Orphans
 from procession.driver.ranks import Ranks
 from procession.driver.recovery import GROUP, Recovery
 from procession.driver.starting import Starts
@@ -34,7 +35,7 @@ from procession.driver.terms import terms_of
 from procession.explain.records import RankRecord
 from procession.prepare.jobs import RankJobs
 from procession.rules import messages
-from procession.rules.lifecycle import Lifecycle
+from procession.rules.lifecycle import NOT_THERE_YET, Lifecycle
 from procession.rules.messages import Arm, Cancel, RankEvent, Spawn, StopWanted, Swept
 from procession.rules.tables import DeadlineKind, Phase, Worker, WorkerEvent
 from procession.system.eventloop import EventLoop
@@ -50,11 +51,8 @@ if TYPE_CHECKING:
 
     from procession.agent.stacks import Taken
     from procession.driver.hangs import Hangs
-    from procession.driver.orphans import Orphans
 
 EVENTS_OF_A_LIFE = 10  # of one rank
-
-
 START_MARGIN = 1.0  # seconds more for the agent to say that ranks were not there in time
 
 
@@ -87,8 +85,8 @@ class Supervisor:
         self._stop_asked = 0  # when the agent was first asked to end the group
         loop = self._loop = EventLoop()
         ranks = self._ranks = Ranks(spec, life, loop, resources, lambda: self._link.ask())
-        heard, starting = lambda: self._starts.go_on(), lambda: bool(ranks.starting())
-        link = self._link = Link(loop, server, self._hear, heard, self._lose, starting)
+        around = self._hear, lambda: self._starts.go_on(), self._lose, self._busy
+        link = self._link = Link(loop, server, *around)
         self.outcomes = Outcomes(
             spec, life, resources, lambda: ranks.records, lambda: bool(link.lost)
         )
@@ -148,7 +146,7 @@ class Supervisor:
         """
         at = time.monotonic_ns()
         ranks = [*range(self.spec.nproc)] if rank is None else [rank]
-        self._loop.request(lambda: self._link.send("signal", int(number), ranks, only_caught, at))
+        self._loop.request(lambda: self._link.ask("signal", int(number), ranks, only_caught, at))
 
     def request_suspension(self) -> None:
         """Ask that ranks and this whole process stop until SIGCONT; from any thread, or a handler.
@@ -184,7 +182,7 @@ class Supervisor:
 
     def request_impatience(self) -> None:
         """Ask that a group that has failed, or fails, is ended at once; from any thread."""
-        self._loop.request(lambda: self._link.send("impatience"))
+        self._loop.request(lambda: self._link.ask("impatience"))
 
     def subscribe(self, call: Callable[[Event], object], *, inside: bool = False) -> None:
         """Have `call` called with each event, the past ones first.
@@ -308,11 +306,18 @@ class Supervisor:
             self.conclusion.prepare()
         said = self.recovery.decided[GROUP].said
         self._noting.phase(phase, said, self.conclusion.first_failure)
+        if not (phase is Phase.RUNNING or phase.final):
+            self._link.look_after()
         if phase is Phase.RUNNING:
             self._loop.cancel(DeadlineKind.START)  # with a deadline, the loop wakes each second
             self.recovery.running_since = time.monotonic_ns()
         if phase is not Phase.STARTING:
             self.started.set()
+
+    def _busy(self) -> bool:
+        """Whether the agent has something to do by itself: all but watching ranks that run."""
+        ranks = self.lifecycle.ranks
+        return self.phase is not Phase.RUNNING or any(r.state in NOT_THERE_YET for r in ranks)
 
     # -- starting
 
@@ -370,8 +375,6 @@ class Supervisor:
         self._orphan()
 
     def _orphan(self) -> Orphans:
-        from procession.driver.orphans import Orphans
-
         life, server, reap = self.lifecycle, self._link.server, self.spec.stop.reap
         around = life, self._loop, self._ranks, self.recovery, server, reap
         self._orphans = Orphans(*around, self._handle, self._swept)

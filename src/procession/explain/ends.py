@@ -206,7 +206,7 @@ def outcome_of(spec: Spec, rank: Rank, record: RankRecord, agent_lost: bool) -> 
         return Outcome.TORN_VALUE
     if record.exit.signal is not None:
         return Outcome.SIGNALLED
-    if record.exit.code is None:
+    if record.exit.code is None or (agent_lost and is_function and record.report is None):
         return Outcome.ORPHANED if agent_lost else Outcome.UNKNOWN
     if not is_function or record.exit.code != 0:
         return Outcome.EXITED

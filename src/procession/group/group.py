@@ -14,7 +14,7 @@ from procession.output.wiring import Output
 from procession.prepare.jobs import RankJobs
 from procession.prepare.payload import Payload
 from procession.rules.tables import Phase, Worker
-from procession.values.errors import RankEnd
+from procession.values.errors import ProcessionError, RankEnd
 from procession.values.events import Event
 from procession.values.exit import Exit
 from procession.values.program import Program
@@ -180,6 +180,9 @@ class Group(Handle):
     def _returned(self) -> Iterator[tuple[int, Program, Body]]:
         for record in self.supervisor.records:
             if record.report is None:
+                if record.refused:
+                    said = f"the value of rank {record.rank} is lost: {record.refused}"
+                    raise ProcessionError(said)
                 continue
             if record.report.holds_value:
                 yield record.rank, self.spec.program_of(record.rank), record.report.body

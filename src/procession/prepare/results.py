@@ -118,6 +118,9 @@ def _checked(record: Description) -> Description:
     return record
 
 
+TOO_LARGE = "it told more than fits into the launcher's memory"
+
+
 class Frames:
     """Puts a rank's report together from what its agent passes on.
 
@@ -134,7 +137,7 @@ class Frames:
         try:
             self._pieces += piece
         except MemoryError:
-            self.fault = "it told more than fits into the launcher's memory"
+            self.fault = TOO_LARGE
             self._pieces = bytearray()
 
     def take(self, kind: bytes, at: int, body: bytes | None) -> None:
@@ -157,7 +160,9 @@ class Frames:
             with open(fd, "rb", buffering=0, closefd=False) as file:
                 file.seek(0)  # its writer has left it at its end
                 self._take(kind, at, file.readall())
-        except (OSError, ValueError, MemoryError) as e:
+        except MemoryError:
+            self.fault = TOO_LARGE
+        except (OSError, ValueError) as e:
             self.fault = f"its memory file cannot be read: {e}"
         finally:
             os.close(fd)

@@ -20,23 +20,26 @@ LOOK_EVERY = 0.005  # seconds, where there is no pidfd
 
 
 class Child:
-    """A child process. own: it was started by this process, which is to reap it."""
+    """A child process. own: it was started by this process, which is to reap it.
+
+    pidfd: a descriptor of it, -1 where there is none.
+    """
 
     def __init__(self, pid: int, *, own: bool = True) -> None:
         self.pid = pid
         self.own = own
-        self._pidfd = -1
+        self.pidfd = -1
         try:
-            self._pidfd = os.pidfd_open(pid)
-            signal.pidfd_send_signal(self._pidfd, 0)
+            self.pidfd = os.pidfd_open(pid)
+            signal.pidfd_send_signal(self.pidfd, 0)
         except OSError:  # one of the calls is refused
             self.close()
 
     def signal(self, number: int) -> None:
         """Signal it, if it is there."""
         try:
-            if self._pidfd >= 0:
-                signal.pidfd_send_signal(self._pidfd, number)
+            if self.pidfd >= 0:
+                signal.pidfd_send_signal(self.pidfd, number)
             elif self.own:
                 os.kill(self.pid, number)
         except OSError:
@@ -45,7 +48,7 @@ class Child:
     def reaped(self, timeout: float) -> bool:
         """Wait for its end, and reap it; False if it has not ended within `timeout` seconds."""
         until = time.monotonic() + timeout
-        if self._pidfd >= 0:
+        if self.pidfd >= 0:
             # A debugger may still hold a dead child: then it cannot be reaped yet.
             return self._ends(timeout) and self._reap()
         while self.own and not self._reap():
@@ -58,7 +61,7 @@ class Child:
         """Wait for its end without reaping it; gives it in words, "" if it is not seen in time."""
         from procession.values.exit import Exit
 
-        if self._pidfd < 0:
+        if self.pidfd < 0:
             return ""
         self._ends(timeout)
         try:
@@ -72,7 +75,7 @@ class Child:
 
     def _ends(self, timeout: float) -> bool:
         poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
+        poll.register(self.pidfd, select.POLLIN)
         return bool(poll.poll(timeout * 1000))
 
     def _reap(self) -> bool:
@@ -85,10 +88,10 @@ class Child:
 
     def forget_descriptor(self) -> None:
         """Use its pid from now on: other code has closed the descriptor."""
-        self._pidfd = -1
+        self.pidfd = -1
 
     def close(self) -> None:
         """Close its descriptor."""
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1

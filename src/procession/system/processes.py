@@ -36,6 +36,7 @@ class Seen(Value):
     start: int
     ticks: int = 0
     pages: int = 0
+    session: int = 0
 
 
 def seen_in(pid: int, fields: list[bytes]) -> Seen | None:
@@ -44,7 +45,8 @@ def seen_in(pid: int, fields: list[bytes]) -> Seen | None:
     if not fields or (fields[0] in DEAD and int(fields[17]) < 2):
         return None
     ticks = sum(map(int, fields[11:15]))
-    return Seen(pid, int(fields[1]), int(fields[2]), int(fields[19]), ticks, int(fields[21]))
+    start, pages = int(fields[19]), int(fields[21])
+    return Seen(pid, int(fields[1]), int(fields[2]), start, ticks, pages, int(fields[3]))
 
 
 def processes() -> dict[int, Seen]:

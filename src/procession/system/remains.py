@@ -100,14 +100,17 @@ class Remains:
 
     server: the pid of its agent. start: when that began, in clock ticks since the machine
     started, 0 if not known. mark: of its launcher. page: the name of the page of its forks, "" for
-    none.
+    none. sessions: of its ranks, whose processes belong to it whatever they carry.
     """
 
-    def __init__(self, server: int, start: int, mark: str, page: str) -> None:
+    def __init__(
+        self, server: int, start: int, mark: str, page: str, sessions: Collection[int] = ()
+    ) -> None:
         self._pid = server
         self._start = start
         self._mark = mark
         self._page = page
+        self._sessions = sessions
         self._killed: set[tuple[int, int]] = set()  # pid, start
         self._found: set[tuple[int, int]] = set()  # by the last look
         self._doubted: dict[tuple[int, int], float] = {}  # since when
@@ -150,6 +153,8 @@ class Remains:
         """Whether a process belongs to this group by what it carries; takes note of a doubt."""
         if each.start < self._start:
             return False
+        if each.session in self._sessions:
+            return True
         carried = carries(each.pid, self._mark, self._page)
         if carried is False or (carried is None and each.parent == KTHREADD):
             return False

@@ -46,9 +46,16 @@ class _AsDataclass:
         made = dataclasses.make_dataclass(
             cls.__name__,
             [(n, cls.__annotations__[n]) for n in cls.__match_args__],
-            namespace=vars(cls)["_defaults"],
+            namespace={n: _shown(v) for n, v in vars(cls)["_defaults"].items()},
         )
         return inspect.signature(made) if self._name == "__signature__" else vars(made)[self._name]
+
+
+def _shown(default: Any) -> Any:
+    """Give a default as `dataclasses` wants it, which refuses those that can be changed."""
+    from dataclasses import field
+
+    return field(default_factory=lambda: default) if default.__hash__ is None else default
 
 
 class _Fields:  # noqa: PLW1641 - its subclasses have a hash, or none
