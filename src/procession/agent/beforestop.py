@@ -57,9 +57,8 @@ class BeforeStop:
         self._stacks.take(self._living, seconds, lambda taken: self._tell(which, taken))
 
     def _living(self) -> list[tuple[int, int]]:
-        return [
-            (p.rank, p.pid) for p in self._processes if p is not None and self._life.lives(p.rank)
-        ]
+        there = (p for p in self._processes if p is not None and not p.reaped)
+        return [(p.rank, p.pid) for p in there if self._life.lives(p.rank)]
 
     def _tell(self, which: int, taken: list[Taken]) -> None:
         said: list[Any] = [(t.rank, t.pid, t.letter, t.state, t.text) for t in taken]

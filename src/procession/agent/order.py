@@ -60,7 +60,7 @@ class Process(Record):
 
     channel: None where it has none, or none any more. signals: those that were sent to it.
     lived_at: when it was seen to live last, 0 for never; caught: the signals that it had handlers
-    for then, as bits.
+    for then, as bits. reaped: its pid may be another process's.
     """
 
     rank: int
@@ -71,6 +71,7 @@ class Process(Record):
     silence: Silence | None = None
     lived_at: int = 0
     caught: int = 0
+    reaped: bool = False
 
     def may_have_crashed(self, number: int) -> bool:
         """Whether one that died of this signal may have got it before it was seen to live.
@@ -138,9 +139,10 @@ class Order:
                 if not first:
                     self._loop.after("who lives", 0.0, lambda rest=rank: self._look(rest, LOOK_NS))
                 return
-            caught = caught_alive(process.pid) if process is not None else -1
-            if process is not None and caught >= 0:
-                process.lived_at, process.caught = at, caught
+            if process is not None and not process.reaped:
+                caught = caught_alive(process.pid)
+                if caught >= 0:
+                    process.lived_at, process.caught = at, caught
 
     def failed(
         self, process: Process, status: int, peak: int, at: int, stop_at: int | None

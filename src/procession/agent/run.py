@@ -222,8 +222,11 @@ class Run:
     def _exited(
         self, rank: int, status: int, seconds: float, peak: int, fault: Fault | None
     ) -> None:
+        process, known = self._processes[rank], self.life.ranks[rank]
+        if process is not None:
+            process.reaped = True
         self._loop.hear_first()  # what ranks reported before, and deaths before, in their order
-        at, process, known = time.monotonic_ns(), self._processes[rank], self.life.ranks[rank]
+        at = time.monotonic_ns()
         if process is None or known.awaited or not self.life.lives(rank):
             return
         returned, torn = self.outcomes.last(process)
