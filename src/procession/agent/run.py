@@ -351,6 +351,7 @@ class Run:
         """Let the ranks go on."""
         self._children.hold(signal.SIGCONT)
         self._limits.grace_ends += self._loop.release()
+        self._tell_limits()
 
     def look(self, which: int, seconds: float) -> None:
         """Take the stacks of all ranks, and tell the launcher."""

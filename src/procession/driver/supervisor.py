@@ -168,10 +168,9 @@ class Supervisor:
 
     def _suspend(self) -> None:
         """Stop this process: the ranks have been stopped."""
-        began = time.monotonic()
+        self._loop.hold()
         os.kill(os.getpid(), signal.SIGSTOP)
-        # It was continued.
-        self._loop.put_off(time.monotonic() - began)
+        self._loop.go_on()  # it was continued
 
     def request_stacks(self, seconds: float, done: Callable[[list[Taken]], None]) -> None:
         """Ask where the ranks are; from any thread.

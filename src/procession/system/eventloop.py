@@ -80,7 +80,10 @@ class EventLoop:
 
     def after(self, key: Hashable, seconds: float, call: Call) -> None:
         """Call `call` once, `seconds` from now; replaces the earlier call for `key`."""
-        self._deadlines[key] = time.monotonic() + seconds, call
+        self._deadlines[key] = self._clock() + seconds, call
+
+    def _clock(self) -> float:
+        return time.monotonic() if self._held_at is None else self._held_at
 
     def cancel(self, key: Hashable) -> None:
         """Cancel the call for `key`."""
