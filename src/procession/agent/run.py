@@ -139,6 +139,8 @@ class Run:
 
     def _arm(self, deadline: Deadline) -> None:
         kind = deadline.kind
+        if -1 in self._asked or self.life.phase.final:
+            return  # a sweep just before has found nothing that it could be for
         seconds = self._limits.begin(kind, self._delay)
         if kind in (DeadlineKind.GRACE, DeadlineKind.NOTICE):
             self._tell_limits()
