@@ -170,7 +170,7 @@ class Supervisor:
         """Stop this process: the ranks have been stopped."""
         self._loop.hold()
         os.kill(os.getpid(), signal.SIGSTOP)
-        self._loop.go_on()  # it was continued
+        self._loop.release()  # it was continued
 
     def request_stacks(self, seconds: float, done: Callable[[list[Taken]], None]) -> None:
         """Ask where the ranks are; from any thread.

@@ -83,7 +83,7 @@ class EventLoop:
         self._deadlines[key] = self._clock() + seconds, call
 
     def _clock(self) -> float:
-        return time.monotonic() if self._held_at is None else self._held_at
+        return self._held_at or time.monotonic()
 
     def cancel(self, key: Hashable) -> None:
         """Cancel the call for `key`."""
