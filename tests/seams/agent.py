@@ -4,7 +4,9 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.agent": "beforestop stacks",
+        "procession.agent": (
+            "beforestop channels children forking limits order owner protocol run server stacks"
+        ),
         "procession.agent.beforestop": "BeforeStop",
         "procession.agent.observing": "Observer",
         "procession.agent.record": "record",
@@ -14,5 +16,6 @@ __getattr__ = lazily(
         "procession.agent.forking": "Forking",
         "procession.agent.limits": "Limits",
         "procession.agent.protocol": "Receiver Sender ancillary encode",
+        "procession.agent.server": "Server",
     }
 )

@@ -7,7 +7,7 @@ __getattr__ = lazily(
         "procession.rules": "lifecycle tables",
         "procession.rules.lifecycle": "IllegalEvent Lifecycle Rank",
         "procession.rules.messages": (
-            "Arm Cancel Deadline End RankEvent Signal Spawn StopWanted Sweep Swept"
+            "Arm Cancel Deadline End RankEvent Signal Spawn StopWanted Sweep Swept event_of"
         ),
         "procession.rules.restarting": "Decision Restarts codes_of place_of",
         "procession.rules.tables": (

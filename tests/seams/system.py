@@ -4,7 +4,9 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.system": "accelerators directories inotify memory_groups numa processes",
+        "procession.system": (
+            "accelerators directories eventloop inotify memory_groups numa processes signals tree"
+        ),
         "procession.system.accelerators": "Accelerators",
         "procession.system.cgroups": "Cgroups OomWatch cgroups",
         "procession.system.eventloop": "EventLoop",

@@ -9,7 +9,7 @@ __getattr__ = lazily(
         "procession.values.cpusets": "Cpu bind deal in_turn shares",
         "procession.values.environment": "Node Place among given_run_id rank_environment",
         "procession.values.errors": (
-            "GroupEnd HUNG_CODE Outcome ProcessionError RankEnd SpecError StartFailed"
+            "GroupEnd HUNG_CODE Outcome ProcessionError RankEnd SIMULTANEOUS SpecError StartFailed"
         ),
         "procession.values.events": "Event",
         "procession.values.exit": "Exit signal_name",

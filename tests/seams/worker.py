@@ -7,6 +7,6 @@ __getattr__ = lazily(
         "procession.worker": "board ending outcome stackfile",
         "procession.worker.board": "PAGE Page VARIABLE read_stopping",
         "procession.worker.description": "describe",
-        "procession.worker.outcome": "DONE ERROR FAILED HEADER VALUE OutcomeChannel",
+        "procession.worker.outcome": "DONE ERROR FAILED HEADER INLINE VALUE OutcomeChannel",
     }
 )
