@@ -377,6 +377,17 @@ def test_what_is_refused_before_anything_starts(options, words):
     assert not engine.processes
 
 
+def test_all_cpus_of_each_node_with_variables_by_rank():
+    """They are counted for each node, also where something is given by rank of the job."""
+    cpus = os.sched_getaffinity(0)
+    placement = procession.Placement(cpus_per_rank=len(cpus))
+    options = {"nproc": 1, "nnodes": 2, "env": {0: {"A": "0"}, 1: {"A": "1"}}}
+    values = procession.run(
+        os.sched_getaffinity, args=(0,), engine=LocalEngine(2), placement=placement, **options
+    )
+    assert values == [cpus] * 2
+
+
 def test_a_hang_is_blamed_on_the_odd_one_of_all_nodes(tmp_path):
     job, _ = start(beats_and_hangs, args=(str(tmp_path),), hang=procession.Hang(timeout=1.5))
     with pytest.raises(GroupFailed) as caught:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from seams.jobs import EngineError
+from seams.jobs import EngineError, Share, choose
 from seams.slurm import Allocation, Task, expand, read_allocation, read_task
 from seams.system import slurm_ids
+from seams.values import Placement, make_spec
 
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_TASKS_PER_NODE": "1(x3)",
          "SLURM_PROCID": "0"}  # fmt: skip
@@ -64,6 +65,21 @@ def test_what_a_task_has():
         _ = uneven.gpus_per_node
     with pytest.raises(EngineError, match="SLURM_CPUS_PER_TASK must be a count"):
         read_allocation({**BATCH, "SLURM_CPUS_PER_TASK": "two"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (None, Placement(cpus_per_rank=1)),
+        (Placement(nice=1), Placement(cpus_per_rank=1, nice=1)),
+        (Placement(numa="node"), Placement(numa="node")),
+    ],
+)
+def test_ranks_have_the_cpus_of_a_task_unless_others_are_chosen(asked, given, monkeypatch):
+    for name, text in {**BATCH, "SLURM_CPUS_PER_TASK": "1"}.items():
+        monkeypatch.setenv(name, text)
+    chosen = choose("slurm", Share(make_spec(("true",), nproc=1, placement=asked)), None)
+    assert chosen.share.spec.placement == given
 
 
 def test_a_task_of_srun():

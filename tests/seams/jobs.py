@@ -18,7 +18,7 @@ __getattr__ = lazily(
         "procession.engines.outcome": "NodePart job_end",
         "procession.engines.quorum": "World can_succeed",
         "procession.engines.will": "Heir Will read_heir read_will",
-        "procession.engines.registry": "NAMES",
+        "procession.engines.registry": "NAMES choose",
         "procession.engines.work": "Share divide",
         "procession.engines.workingcopy": "moved place",
     }

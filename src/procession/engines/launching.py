@@ -55,7 +55,8 @@ def make_job(
         chosen, nodes = engine, nnodes or engine.slots
     whole = None
     if len(common) < len(given):
-        others = {name: value for name, value in policies.items() if name != "logs"}
+        of_a_node = ("logs", "placement")  # they are checked for the ranks of one machine
+        others = {name: value for name, value in policies.items() if name not in of_a_node}
         whole = make_spec(program, nproc=nproc * nodes, **given, **others)
     if type(lease) not in (int, float) or not 1 <= lease < 1e6:
         raise SpecError(f"lease must be seconds, 1 or more, not {lease!r}")

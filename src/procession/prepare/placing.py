@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from procession.values.base import Value
 from procession.values.errors import SpecError
-from procession.values.placement import NO_PLACEMENT
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -53,7 +52,7 @@ def place(spec: Spec, env: Mapping[str, str], root: str = "/") -> Placed:
     """
     wanted, nproc = spec.placement, spec.nproc
     allowed = os.sched_getaffinity(0)
-    if wanted is NO_PLACEMENT or (wanted.numa is None and wanted.cpus_per_rank is None):
+    if not wanted.chooses_cpus:
         threads = (max(1, len(allowed) // nproc),) * nproc if nproc > 1 else ()
         return Placed((), threads, len(allowed))
     from procession.system.numa import read_cpus

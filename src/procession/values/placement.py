@@ -38,6 +38,11 @@ class Placement(Value):
         limit = self.memory_limit
         return read_size(limit) if isinstance(limit, str) else limit
 
+    @property
+    def chooses_cpus(self) -> bool:
+        """Whether it says on which CPUs ranks run."""
+        return self.numa is not None or self.cpus_per_rank is not None
+
     def check(self, nproc: int) -> None:
         """Raise ValueError for what a group of `nproc` ranks cannot have here."""
         check_fields(

@@ -8,7 +8,6 @@ from procession.engines.contract import Chosen, Request
 from procession.engines.slurm.allocation import read_task
 from procession.engines.slurm.engine import Slurm
 from procession.values.errors import SpecError
-from procession.values.placement import NO_PLACEMENT, Placement
 
 
 def choose(request: Request) -> Chosen:
@@ -34,10 +33,9 @@ def choose(request: Request) -> Chosen:
         raise SpecError(
             f"{nodes} nodes are asked for, but the allocation (job {found.job}) has {there}"
         )
-    if found.cpus_per_task and spec.placement is NO_PLACEMENT:
-        share = share.__replace__(
-            spec=spec.__replace__(placement=Placement(cpus_per_rank=found.cpus_per_task))
-        )
+    if found.cpus_per_task and not spec.placement.chooses_cpus:
+        placement = spec.placement.__replace__(cpus_per_rank=found.cpus_per_task)
+        share = share.__replace__(spec=spec.__replace__(placement=placement))
     if found.gpus_per_task and not share.devices:
         share = share.__replace__(gpus=found.gpus_per_task)
     return Chosen(engine, share, nodes or there)
