@@ -187,7 +187,7 @@ def test_a_place_that_is_gone_fails_the_start(monkeypatch):
     monkeypatch.setattr(Places, "of", lambda *a: {**real(*a), "cpus": (100_000,)})
     for program in (placework.place, ["true"]):
         failed = failure_of(program, procession.StartFailed, nproc=2)
-        assert "could not take its place (CPUs, priority, memory)" in str(failed)
+        assert "could not take its place (CPUs, priority, limits)" in str(failed)
 
 
 def options(mode="node", fall_back=False):

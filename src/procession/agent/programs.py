@@ -4,7 +4,7 @@ What `worker.setup` does in a forked rank, the agent does once for all of them: 
 own directory and umask to theirs while it starts them. Some ranks are forked nevertheless, because
 they cannot be started in this way, or because the failure must be explained: where a name stands
 for several files or for none, a directory does not exist, variables are invalid, or a placement
-(CPUs, priority, memory) must be set before the program starts.
+must be set before the program starts.
 """
 
 from __future__ import annotations

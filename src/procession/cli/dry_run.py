@@ -47,6 +47,9 @@ def describe(spec: Spec, settings: Sequence[str] = ()) -> str:
         lines.append(f"  rank {rank}: {_words(own)}{cpus}")
         if not one:
             lines.append(f"    runs {commands[rank]}")
+    if spec.placement.given:
+        words = (f"{name}={value!r}" for name, value in spec.placement.given.items())
+        lines.append(f"each rank has {', '.join(words)}")
     if spec.shared is not None:
         lines.append(f"loaded once, and shared: {name_of(spec.shared)}")
     if spec.warm is not None:

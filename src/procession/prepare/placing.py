@@ -106,12 +106,14 @@ class Places:
         self.notes.append(f"memory limit: {self._wanted.memory_limit} {how} [P404]")
 
     def of(self, attempt: int, rank: int) -> dict[str, Any]:
-        """Say what is a rank's own, for `worker.setup.take_place`. Raises OSError."""
-        found: dict[str, Any] = {}
+        """Say what is a rank's own, for `worker.setup.take_place`. Raises OSError.
+
+        That is the placement itself, and what follows from it for this rank.
+        """
+        found: dict[str, Any] = self._wanted.given
+        found.pop("numa", None)  # it may be a member of torch's enumeration, which is no plain text
         if self.placed.cpus:
             found["cpus"] = self.placed.cpus[rank]
-        if self._wanted.nice:
-            found["nice"] = self._wanted.nice
         if self._groups is not None:
             found["cgroup"] = self._groups.add(attempt, rank)
         elif self._limit is not None:

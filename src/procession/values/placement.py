@@ -6,6 +6,10 @@ import os
 
 from procession.values.base import Value, check_fields, is_natural, none_or
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 MODES = ("node", "socket", "exclusive", "core-complex")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 LEAST_MEMORY = 1 << 20  # no process gets as far as its program with less
@@ -37,6 +41,11 @@ class Placement(Value):
         """The limit of memory in bytes, None for none. Raises ValueError."""
         limit = self.memory_limit
         return read_size(limit) if isinstance(limit, str) else limit
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that ask for something, by name; ranks get them as they are."""
+        return {name: value for name, value in vars(self).items() if value}
 
     @property
     def chooses_cpus(self) -> bool:

@@ -11,7 +11,7 @@ A job is a dict, made by the launcher (see `prepare.jobs`), with these keys:
     argv     "exec": the program and its arguments
     program  "python" and "fresh": what the bootstrap runs, see `bootstrap.run`
     title    what `ps` shows of it, if it is Python; see `shown`
-    place    its CPUs, priority and limit of memory, if it has its own, see `take_place`
+    place    its CPUs, priority and limits, if it has its own, see `take_place`
 What is common to all ranks of an attempt: `env` (all of it; what "python" is forked from has these
 variables already), `cwd`, `umask`, and for "fresh" the interpreter's command line `python`; where
 ranks load something once, `shared`, see `shared`.
@@ -38,10 +38,10 @@ IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def take_place(place: Job) -> None:
-    """Take the CPUs, the priority and the limit of memory of a rank. Raises OSError.
+    """Take the CPUs, the priority and the limits of a rank. Raises OSError.
 
-    cgroup: the directory of its cgroup. cpus: their numbers. nice: what is added to the niceness.
-    data: RLIMIT_DATA in bytes. Each of them may be left out.
+    place: fields of its `Placement`, and what follows from them here. cgroup: the directory of its
+    cgroup. cpus: their numbers. data: RLIMIT_DATA in bytes. Each of them may be left out.
     """
     if "cgroup" in place:
         fd = os.open(f"{place['cgroup']}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
