@@ -19,7 +19,7 @@ from procession.cli.words import (
     ONE_MACHINE,
     Option,
 )
-from procession.values.placement import MODES
+from procession.values.placement import MODES, read_ulimits
 from procession.values.policy import DEFAULT_STOP
 from procession.values.spec import START_METHODS
 
@@ -147,6 +147,10 @@ RANKS = (
         read=readers.whole, target="placement.nice"),
     Option(("--memory-limit",), "SIZE", "the most memory of each rank, for example 4G or 512M",
         target="placement.memory_limit"),
+    Option(("--ulimit",), "NAME=NUMBER,...",
+        "soft limits of each rank, by the names of prlimit(1), for example "
+        "nofile=65536,core=unlimited",
+        read=read_ulimits, target="placement.ulimits"),
     Option(("--virtual-local-rank",), "",
         "LOCAL_RANK is 0 in each rank, and CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES, if it is "
         "set) names one GPU",
