@@ -12,7 +12,6 @@ class Reader:
         self._frames = Frames()
         self._channel = Channel(sock, 0, words, self._take)
         self.refused = ""
-        self.answer, self.close = self._channel.answer, self._channel.close
 
     def _take(self, kind, _rank, *words, fds=()):
         if kind == "refused":
@@ -28,18 +27,5 @@ class Reader:
         """Read all that there is; whether an outcome has come."""
         return self._channel.read(whole=True)
 
-    @property
-    def report(self):
-        return self._frames.report
-
-    @property
-    def fault(self):
-        return self._frames.fault
-
-    @property
-    def torn(self):
-        return self._channel.torn
-
-    @property
-    def ended(self):
-        return self._channel.ended
+    def __getattr__(self, name):
+        return getattr(self._frames if name in ("report", "fault") else self._channel, name)

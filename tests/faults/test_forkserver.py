@@ -21,6 +21,7 @@ from support import (
     PYTHON,
     Launcher,
     alive,
+    failure_of,
     gone,
     marked,
     require,
@@ -273,9 +274,8 @@ def test_a_forkserver_that_stays_stopped_while_a_group_starts_is_named(tmp_path,
     raised = []
 
     def launch():
-        with pytest.raises(procession.StartFailed) as caught:
-            procession.run(int, nproc=2, preload=["waits"], hang=Hang(start=60))
-        raised.append(caught.value)
+        options = {"nproc": 2, "preload": ["waits"], "hang": Hang(start=60)}
+        raised.append(failure_of(int, procession.StartFailed, **options))
 
     thread = threading.Thread(target=launch)
     thread.start()
@@ -444,14 +444,7 @@ def test_what_a_rank_has_left_ends_when_it_starts_again(tmp_path):
                 subprocess.Popen(["sleep", "1000"], pass_fds=[lock.fileno()])
                 os._exit(3)
 
-            def free():
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return False
-                return True
-
-            until(free, "the lock")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         (tmp_path / "done").touch()
 
     procession.run(work, nproc=2, restart=Restart(max=1, backoff=0.01, scope="rank"))

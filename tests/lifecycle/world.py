@@ -19,6 +19,7 @@ from seams.rules import (
     RankEvent,
     Signal,
     Spawn,
+    Stage,
     StopWanted,
     Sweep,
     Swept,
@@ -30,6 +31,7 @@ from seams.rules import (
 NO_PROCESS_YET = (Worker.PENDING,)
 ALIVE = (Worker.STARTING, Worker.RUNNING, Worker.STOPPING, Worker.KILLING)
 UNREADY = (Worker.STARTING, Worker.STOPPING, Worker.KILLING)
+KILLS = (Stage.KILLED, Stage.SWEEP_KILLED)
 NOT_THERE_YET = (Worker.PENDING, Worker.STARTING)
 
 
@@ -249,7 +251,7 @@ def a_restart_comes_when_it_is_due_and_only_then(before, event, after, actions):
     restarted = after.attempt == before.attempt + 1
     fresh = after.phase is Phase.STARTING and all(r == Rank() for r in after.ranks)
     if restarted:
-        calm = not after.killing and not after.waiting
+        calm = after.stage not in KILLS and not after.waiting
         return over and fresh and calm and Spawn(after.attempt) in actions
     return not over and after.attempt == before.attempt
 
@@ -311,7 +313,7 @@ def signals_go_to_living_ranks(before, event, after, actions):
     for action in actions:
         if isinstance(action, Signal):
             alone = after.single and after.phase in (Phase.STARTING, Phase.RUNNING)
-            if not action.ranks or (action.kill and not (after.killing or alone)):
+            if not action.ranks or (action.kill and not (after.stage in KILLS or alone)):
                 return False
             if alone and any(after.ranks[r].failed_at is None for r in action.ranks):
                 return False
@@ -330,7 +332,7 @@ def the_stop_signal_comes_once_unless_in_a_hurry(before, event, after, actions):
 
 def _hurried(before, event):
     hurry = isinstance(event, StopWanted) and event.hurry and not event.kill
-    return hurry and ending(before) and not before.killing
+    return hurry and ending(before) and before.stage not in KILLS
 
 
 def the_first_signal_counts(before, event, after, actions):
@@ -349,10 +351,10 @@ def a_sweep_begins_once_and_comes_again_in_a_hurry_or_to_kill(before, event, aft
     sweeps = [a for a in actions if isinstance(a, Sweep)]
     if after.phase is not Phase.SWEEPING:
         return not sweeps
-    killed = after.killing and not before.killing
+    killed = after.stage in KILLS and before.stage not in KILLS
     begins = before.phase is not Phase.SWEEPING
     if begins or killed or _hurried(before, event):
-        return sweeps == [Sweep(kill=after.killing)]
+        return sweeps == [Sweep(kill=after.stage in KILLS)]
     return not sweeps
 
 
@@ -361,14 +363,14 @@ def who_is_asked_to_stop_is_signalled(before, event, after, actions):
     told = {r for a in signals for r in a.ranks}
     killed = {r for a in signals if a.kill for r in a.ranks}
     alive = {r for r, rank in enumerate(after.ranks) if rank.state in ALIVE}
-    if after.phase is Phase.STOPPING and after.killing and not before.killing and killed != alive:
+    if after.stage is Stage.KILLED and before.stage not in KILLS and killed != alive:
         return False
     newly = {r for r, (b, a) in enumerate(_pairs(before, after)) if a.asked and not b.asked}
-    return newly <= (killed if after.killing else told)
+    return newly <= (killed if after.stage in KILLS else told)
 
 
 def who_is_started_while_the_others_are_killed_is_killed_at_once(before, event, after, actions):
-    if not before.killing or getattr(event, "kind", None) is not WorkerEvent.SPAWNED:
+    if before.stage not in KILLS or getattr(event, "kind", None) is not WorkerEvent.SPAWNED:
         return True
     return Signal((event.rank,), kill=True) in actions
 
@@ -439,8 +441,8 @@ def who_waits_tells_nobody_to_stop(before, event, after, actions):
 def a_wish_to_stop_or_kill_ends_patience(before, event, after, actions):
     if not after.waiting:
         return True
-    if after.killing or not after.stop_wanted:
-        return not after.killing
+    if after.stage in KILLS or not after.stop_wanted:
+        return after.stage not in KILLS
     noticed = before.waiting and before.stop_wanted
     if isinstance(event, StopWanted):
         given = event.notice and before.phase is Phase.RUNNING
@@ -468,7 +470,9 @@ def the_end_of_patience_is_heard_by_all_that_live(before, event, after, actions)
     told = {r for a in actions if isinstance(a, Signal) for r in a.ranks}
     lingering = DeadlineKind.LINGER in [a.deadline.kind for a in actions if isinstance(a, Arm)]
     return all(
-        r in told or before.ranks[r].asked or (rank.reported and lingering and not after.killing)
+        r in told
+        or before.ranks[r].asked
+        or (rank.reported and lingering and after.stage not in KILLS)
         for r, rank in enumerate(after.ranks)
         if rank.state in ALIVE
     )

@@ -9,6 +9,7 @@ import pytest
 
 import procession
 from procession import GroupFailed
+from seams.system import state_of
 from support import OBEDIENT, alive, until
 
 LAUNCHER = """
@@ -86,15 +87,9 @@ def test_a_stop_does_not_wait_for_an_import_that_hangs(tmp_path, number):
     env = {**os.environ, "PLACE": str(tmp_path / "importing"), "PYTHONPATH": str(tmp_path)}
     launched = subprocess.Popen([sys.executable, *words], cwd=tmp_path, env=env)
     until((tmp_path / "importing").exists)
-    until(lambda: catches_stops(launched.pid), "the command's handlers")
+    until(lambda: state_of(launched.pid).catches(signal.SIGTERM), "the command's handlers")
     launched.send_signal(number)
     assert launched.wait(30) == 128 + number
-
-
-def catches_stops(pid):
-    with open(f"/proc/{pid}/status") as f:
-        (caught,) = (line for line in f if line.startswith("SigCgt:"))
-    return int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1
 
 
 def give(size):

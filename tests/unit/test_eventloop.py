@@ -1,7 +1,5 @@
 """Deadlines of the event loop."""
 
-import time
-
 import pytest
 
 from seams.system import EventLoop
@@ -28,16 +26,3 @@ def test_a_deadline_that_is_cancelled_by_one_that_is_due_does_not_come(loop):
     loop.after("second", 0.0, lambda: called.append("second"))
     loop.turn()
     assert called == []
-
-
-def test_while_deadlines_are_held_none_passes_and_then_each_has_the_rest_of_its_time(loop):
-    called = []
-    loop.after("first", 0.1, lambda: called.append("first"))
-    loop.hold()
-    time.sleep(0.2)
-    loop.turn(0.0)
-    assert loop.release() >= 0.2
-    loop.turn(0.0)
-    assert called == []
-    loop.turn()
-    assert called == ["first"]

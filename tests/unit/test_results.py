@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import traceback
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -276,9 +276,5 @@ def test_of_a_text_that_is_too_long_both_ends_are_told(text):
 
 
 def test_what_a_process_of_a_dead_rank_goes_on_writing_is_not_read_for_ever():
-    endless = SimpleNamespace(
-        setblocking=lambda _: None, fileno=lambda: -1, recvmsg=lambda *_: (b"x", [], 0, None)
-    )
-    channel = Channel(endless, 0, {"largest": {}, "pickles": False}, lambda *_: None)
-    assert not channel.read(whole=True)
-    assert not channel.ended
+    endless = Mock(recvmsg=Mock(return_value=(b"x", [], 0, None)))
+    assert not Channel(endless, 0, {"largest": {}, "pickles": False}, Mock()).read(whole=True)

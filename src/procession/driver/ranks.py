@@ -108,8 +108,7 @@ class Ranks:
     def signalled(self, number: int, reached: list[int], at: int) -> None:
         """Take note that ranks were sent a signal."""
         for rank in reached:
-            record = self.records[rank]
-            record.signals = {number: at, **record.signals}
+            self.records[rank].signals = {number: at, **self.records[rank].signals}
 
     def piece(self, rank: int, data: bytes) -> None:
         """Take a part of what a rank sends."""

@@ -125,11 +125,6 @@ class Lifecycle(Record):
         """Whether the group is ending, and its ranks may still end by themselves."""
         return self.stage in tables.WAITING
 
-    @property
-    def killing(self) -> bool:
-        """Whether ranks, or what they left behind, are being ended by SIGKILL."""
-        return self.stage in (Stage.KILLED, Stage.SWEEP_KILLED)
-
     def lives(self, rank: int) -> bool:
         """Whether a rank is not gone yet, or has still to be started."""
         return not self.ranks[rank].gone
