@@ -31,7 +31,7 @@ from seams.rules import (
 )
 from seams.rules import lifecycle as rules
 
-from .world import ALIVE, KEPT, NOT_THERE_YET, World
+from .world import ALIVE, KEPT, KILLS, NOT_THERE_YET, World
 
 # A walk goes on until no new state is found. The number of states bounds it, not a clock. The limit
 # is for each walk on a slow, busy machine.
@@ -177,7 +177,7 @@ def world_of(key):
         alone = single and life.phase in (Phase.STARTING, Phase.RUNNING)
         if asked and state in ALIVE and not alone:
             world.stop_due.add(i)
-        if asked and (life.killing or single) and state in ALIVE:
+        if asked and (life.stage in KILLS or single) and state in ALIVE:
             world.kill_due.add(i)
     world.cancel_due, world.sweep_due = cancel, sweep
     for kind, is_armed in zip(KINDS, armed, strict=True):
