@@ -19,8 +19,8 @@ LONGEST = 1e9  # seconds that stand on the board
 class Limits:
     """The stop signal and the times of one group; a request to stop may change them.
 
-    words: `signal`, `grace`, `patience`, `notice`, `linger`, `reap` and `start`, as of `Stop` and
-    `Hang`. board: descriptor of the board, where ranks are told; it belongs to this object.
+    words: the fields of `Stop`, and `start` of `Hang`. board: descriptor of the board, where ranks
+    are told; it belongs to this object.
 
     stop_signal: by which ranks are asked to end. patience: seconds that ranks of a failed group may
     go on; None: until it is set. grace_ends: when what is being ended gets SIGKILL, in seconds

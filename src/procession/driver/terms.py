@@ -32,15 +32,7 @@ def terms_of(spec: Spec, life: Lifecycle, *, warm: bool) -> dict[str, Any]:
         "stacks": spec.hang.stacks,
         "asks": may_start_again(spec),
         "warm": warm,
-        "limits": {
-            "signal": int(stop.signal),
-            "grace": stop.grace,
-            "patience": stop.patience,
-            "notice": stop.notice,
-            "linger": stop.linger,
-            "reap": stop.reap,
-            "start": spec.hang.start,
-        },
+        "limits": {**vars(stop), "signal": int(stop.signal), "start": spec.hang.start},
     }
 
 
