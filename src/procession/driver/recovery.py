@@ -14,7 +14,6 @@ from functools import partial
 
 from procession.driver.conclusion import DRAIN_SECONDS, Outcomes
 from procession.driver.journal import Journal
-from procession.driver.terms import may_start_again
 from procession.prepare.resources import Resources
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import Phase
@@ -172,3 +171,8 @@ class Recovery:
             self._journal.disk.do("reading what ranks have left", read, always=True)
         else:
             decide(look())
+
+
+def may_start_again(spec: Spec) -> bool:
+    """Whether something is to be decided when the group has failed."""
+    return spec.restart.max > 0 or spec.on_failure is not None

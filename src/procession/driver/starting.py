@@ -1,10 +1,10 @@
-"""Asking for the processes of ranks, a block at a time, when what they need is there.
+"""What an agent is sent: the rules of a group, then its ranks, when what they need is there.
 
-Theory of operation. Some of what a rank needs may take long to get: files lie on disks, which may
-hang, and handlers of users give variables (`environment`). Others of its group may be running
-already, so the loop must not wait for that: threads get it, and the loop goes on when it is there.
-Where nothing can take long, no thread is asked. Of many ranks, the first may have failed before the
-last is asked for, so the loop listens between two blocks.
+Theory of operation. Ranks are asked for a block at a time. Some of what one needs may take long to
+get: files lie on disks, which may hang, and handlers of users give variables (`environment`).
+Others of its group may be running already, so the loop must not wait for that: threads get it, and
+the loop goes on when it is there. Where nothing can take long, no thread is asked. Of many ranks,
+the first may have failed before the last is asked for, so the loop listens between two blocks.
 
 The next block is asked for when the agent is about to run out of ranks to start. It holds the
 descriptors of those that it was asked for, and each program that it starts gets all of them, to be
@@ -19,15 +19,47 @@ from collections.abc import Mapping
 from procession.driver.journal import Journal
 from procession.driver.link import Link
 from procession.driver.ranks import Ranks
+from procession.driver.recovery import may_start_again
 from procession.output.wiring import Streams
 from procession.prepare.jobs import RankJobs
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import Phase
 from procession.system.eventloop import EventLoop
 from procession.values.base import Record
+from procession.values.program import Function
+from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 BLOCK = 32  # ranks that are asked for at once
 AHEAD = 32  # ranks without a process yet, with which the agent is busy while we ask for more
+
+
+def terms_of(spec: Spec, life: Lifecycle, *, warm: bool) -> dict[str, Any]:
+    """Give the rules of a group in plain values. warm: its agent is kept for a later run."""
+    stop, may = spec.stop, {}
+    if spec.is_python:  # commands send nothing
+        from procession.prepare.results import permitted
+
+        allowed = permitted(spec.program)
+        may = {"largest": allowed.largest, "pickles": allowed.pickles}
+    return {
+        "nproc": spec.nproc,
+        "attempt": life.attempt,
+        "restarts": life.restarts,
+        "patient": life.patient,
+        "single": life.single,
+        "python": spec.is_python,
+        "function": isinstance(spec.program, Function),
+        "may": may,
+        "alone": spec.node.size(spec.nproc) == spec.nproc,
+        "stacks": spec.hang.stacks,
+        "asks": may_start_again(spec),
+        "warm": warm,
+        "limits": {**vars(stop), "signal": int(stop.signal), "start": spec.hang.start},
+    }
 
 
 class Need(Record):

@@ -30,8 +30,7 @@ from procession.driver.noting import Noting
 from procession.driver.orphans import Orphans
 from procession.driver.ranks import Ranks
 from procession.driver.recovery import GROUP, Recovery
-from procession.driver.starting import Starts
-from procession.driver.terms import terms_of
+from procession.driver.starting import Starts, terms_of
 from procession.explain.records import RankRecord
 from procession.prepare.jobs import RankJobs
 from procession.rules import messages

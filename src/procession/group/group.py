@@ -17,7 +17,7 @@ from procession.rules.tables import Phase, Worker
 from procession.values.errors import ProcessionError, RankEnd
 from procession.values.events import Event
 from procession.values.exit import Exit
-from procession.values.program import Program
+from procession.values.program import Function, Program
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -180,7 +180,7 @@ class Group(Handle):
     def _returned(self) -> Iterator[tuple[int, Program, Body]]:
         for record in self.supervisor.records:
             if record.report is None:
-                if record.refused:
+                if record.refused and isinstance(self.spec.program, Function):
                     said = f"the value of rank {record.rank} is lost: {record.refused}"
                     raise ProcessionError(said)
                 continue
