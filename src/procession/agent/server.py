@@ -148,7 +148,7 @@ class Server:
                 job = self._fork()
                 if job is not None:
                     return job
-            if self._releasing and not forking.due:
+            if self._releasing and not (forking.due or self._loop.holds):
                 self._release()
         return None
 
