@@ -175,7 +175,8 @@ def test_launches(tmp_path):
 
         got = elastic_launch(config("c", max_restarts=2), sys.executable)("-u", "train.py", "late")
         assert got == {0: None, 1: None}
-        ports = [{line[10] for line in output("c", attempt)} for attempt in range(3)]
+        # A rank that is ended before it has printed says nothing.
+        ports = [{line[10] for line in output("c", n) if line} for n in range(3)]
         assert ports == [{"4445"}, {"4446"}, set()]  # a store for each attempt
 
         try:

@@ -107,8 +107,8 @@ class Ranks:
 
     def signalled(self, number: int, reached: list[int], at: int) -> None:
         """Take note that ranks were sent a signal."""
-        for rank in reached:
-            self.records[rank].signals = {number: at, **self.records[rank].signals}
+        for record in (self.records[rank] for rank in reached):
+            record.signals = {number: at, **record.signals}
 
     def piece(self, rank: int, data: bytes) -> None:
         """Take a part of what a rank sends."""
