@@ -73,12 +73,13 @@ class Last:
         from chaos.programs.ways import expected
 
         self.code = expected(way)[1]
-        self.stamp = open(f"{os.environ['CHAOS_WORK']}/struck", "w", encoding="ascii")  # noqa: SIM115
-        self.now, self.kill, self.exit, self.pid = time.monotonic, os.kill, os._exit, os.getpid()
+        # Of a file object, the collector might close the file before it calls `__del__`.
+        self.stamp = os.open(f"{os.environ['CHAOS_WORK']}/struck", os.O_CREAT | os.O_WRONLY, 0o600)
+        self.now, self.write, self.pid = time.monotonic, os.write, os.getpid()
+        self.kill, self.exit = os.kill, os._exit
 
     def __del__(self) -> None:
-        self.stamp.write(str(self.now()))
-        self.stamp.close()
+        self.write(self.stamp, str(self.now()).encode())
         if self.code < 0:
             self.kill(self.pid, -self.code)
         self.exit(self.code)

@@ -92,9 +92,9 @@ def started(ssh, tmp_path, ranks, *words, **options):
 @pytest.mark.usefixtures("sleepers")
 def test_nothing_is_left_when_every_ssh_is_killed(ssh, tmp_path):
     job, pids = started(ssh, tmp_path, 6, "-n", "2")
-    for pid in children(job.pid):
-        if command_line(pid).startswith("ssh "):
-            os.kill(pid, signal.SIGKILL)
+    clients = [pid for pid in children(job.pid) if command_line(pid).startswith("ssh ")]
+    for pid in clients:
+        os.kill(pid, signal.SIGKILL)
     _, said = job.communicate(timeout=60)
     assert job.returncode != 0
     assert all(f"({node}) was lost" in said for node in ssh.nodes)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import procession
-from seams.agent import BeforeStop
+from seams.agent import BeforeStop, order
 from support import alive, until
 
 
@@ -31,6 +31,7 @@ def test_a_rank_that_dies_while_stacks_are_taken_failed_later(tmp_path, monkeypa
             until(lambda: not alive(other))
         return hold(self, action, go_on)
 
+    monkeypatch.setattr(order, "FIRST_LOOK_NS", 10**10)  # a busy machine may take longer
     monkeypatch.setattr(BeforeStop, "hold", slow)  # in the agent: it is a fork of this process
     options = {"args": (now,), "nproc": 2, "start_method": "fork"}
     with procession.start(wait_and_fail, **options) as group:
