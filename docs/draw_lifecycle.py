@@ -72,7 +72,7 @@ def diagrams() -> str:
     }
     final = {stage: stage.meaning for stage in Stage if stage.phase.final}
     group = draw(stages, Stage, [*GroupEvent, *DeadlineKind], final)
-    job = draw({"": JOB_TABLE}, JobPhase, JobEvent, {p: p.value for p in JobPhase if p.final})
+    job = draw({"": JOB_TABLE}, JobPhase, JobEvent, {p: p.meaning for p in JobPhase if p.final})
     return (
         f"A rank:\n\n```mermaid\n{rank}\n```\n\n"
         f"The group of ranks, which follows them:\n\n```mermaid\n{group}\n```\n\n"

@@ -34,6 +34,7 @@ ROOMS = [
     "control",
     "view",
     "driver",
+    "machine",
     "explain",
     "prepare",
     "preload",

@@ -30,7 +30,7 @@ _PLACES = {
     "start": "api.launch",
     "start_on": "api.launch",
     "adopt": "adoption.adopting",
-    "Job": "engines.job",
+    "Job": "group.group",
     "EngineError": "engines.contract",
     "Group": "group.group",
     "Result": "group.result",
@@ -67,8 +67,7 @@ if TYPE_CHECKING:
     from procession.adoption.adopting import adopt
     from procession.api.launch import run, start, start_on
     from procession.engines.contract import EngineError
-    from procession.engines.job import Job
-    from procession.group.group import Group
+    from procession.group.group import Group, Job
     from procession.group.result import Result
     from procession.rules.tables import Phase
     from procession.values.errors import (

@@ -126,7 +126,7 @@ def test_on_a_node_it_is_said_what_its_ranks_belong_to(tmp_path):
     """A node sees no part that it could steer, but what the ranks there are part of."""
     there = {"PROCESSION_DRIVER": "n77"}
     with held(tmp_path, engine=ElsewhereDriven(2, env=there), control=None) as (job, _):
-        processes = {process.pid for process in job._driver.engine.processes.values()}
+        processes = {process.pid for process in job.driver.engine.processes.values()}
         rows = json.loads(run_procession("ps", "--json").stdout)
         parts = [row for row in rows if row["launcher"] in processes]
         assert [(row["id"], row["state"], row["host"]) for row in parts] == [

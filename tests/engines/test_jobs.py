@@ -259,12 +259,23 @@ def test_a_lost_node_is_replaced(tmp_path, slots):
         restart=Restart(node_losses=1),
     )
     pids = all_hold(tmp_path, 4)
-    slot = job._driver.life.places[0]  # of three, the first two that came are no spares
+    slot = job.driver.life.places[0]  # of three, the first two that came are no spares
     first = engine.processes[slot]
     first.kill()
     assert [v[0] for v in job.wait(30).values] == ["0", "0", "1", "1"]
     gone(pids)
     assert (engine.processes[slot] is first) == (slots == 3)
+
+
+def test_its_events_are_those_of_all_ranks_by_their_numbers(tmp_path):
+    wait = "touch $0/$RANK; until [ $(ls $0 | wc -l) = 6 ]; do sleep 0.01; done"
+    group, _ = start(["sh", "-c", f"{wait}; [ $RANK != 4 ] || exit 7", str(tmp_path)])
+    with pytest.raises(GroupFailed):
+        group.wait(40)
+    seen = {(event.rank, event.kind) for event in group}
+    assert {(rank, kind) for rank in range(6) for kind in ("spawned", "exited")} <= seen
+    assert group.pids().keys() == {*range(6)}
+    assert group.exit_of(4).code == 7
 
 
 def test_a_stop(tmp_path):
@@ -334,7 +345,7 @@ def test_strangers_at_the_door(tmp_path):
     """Whoever has not the key is not listened to, and disturbs nobody."""
     job, _ = start(hold, args=(str(tmp_path),))
     all_hold(tmp_path, 6)
-    port = job._driver._door.getsockname()[1]
+    port = job.driver._door.getsockname()[1]
     for words in (b"GET / HTTP/1.1\r\n\r\n", b"PRCSSN\0\2\0" + b"n" * 32 + b"\xff" * 100):
         with socket.create_connection(("127.0.0.1", port), 5) as stranger:
             stranger.sendall(words)
@@ -447,6 +458,6 @@ def test_a_value_that_is_too_large_to_be_sent():
 def test_a_driver_that_was_stopped_is_named_as_a_cause(tmp_path):
     job, _ = start(hold, LocalEngine(2), args=(str(tmp_path),), lease=1)
     pids = all_hold(tmp_path, 4)
-    job._driver._loop.request(lambda: gone(pids))  # nodes end their ranks, as it says nothing
+    job.driver._loop.request(lambda: gone(pids))  # nodes end their ranks, as it says nothing
     with pytest.raises(GroupFailed, match="this process itself was stopped, or got no processor"):
         job.wait(30)

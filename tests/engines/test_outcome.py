@@ -17,7 +17,9 @@ def part(node, *, failed=(), stacks=()):
         ended=tuple(e for e in ends if e.rank not in failed),
     )
     told = [{"said": said, "ranks": list(ranks)} for said, ranks in stacks]
-    return NodePart(node, f"n{node}", node * 4, 4, Clocks(), values={}, end=end, stacks=told)
+    return NodePart(
+        node, f"n{node}", node * 4, 4, Clocks(), values={}, pids={}, exits={}, end=end, stacks=told
+    )
 
 
 def end_of(*parts):

@@ -35,7 +35,7 @@ def test_every_kind_of_event_is_in_the_table():
     kinds = {p.name.lower() for p in Phase} | {e.name.lower() for e in WorkerEvent} - INSIDE
     for file in SOURCE.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
-        kinds |= set(re.findall(r"\b_?note\(\s*\"([a-z_]+)\"", text))
+        kinds |= set(re.findall(r"\b_?note(?:_rank)?\(\s*\"([a-z_]+)\"", text))
     assert kinds | {"gathering"} == KINDS.keys()
 
 

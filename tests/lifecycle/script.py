@@ -12,14 +12,14 @@ from seams.rules import (
     WorkerEvent,
 )
 
-START, PATIENCE, NOTICE, LINGER, GRACE, REAP, BACKOFF, START_IT, LINGER_IT, REAP_IT = DeadlineKind
+START, PATIENCE, NOTICE, LINGER, GRACE, REAP, START_IT, LINGER_IT, REAP_IT = DeadlineKind
 
 
 class Script:
     """A lifecycle that is told events in words; `at` grows by ten where it is not given."""
 
-    def __init__(self, nproc, restarts=0, patient=False, single=False):
-        self.life = Lifecycle(nproc, restarts, patient, single)
+    def __init__(self, nproc, patient=False, single=False):
+        self.life = Lifecycle(nproc, patient, single)
         self.first = self.life.begin()
         self.at = 0
 

@@ -23,7 +23,16 @@ from seams.agent import (
     server,
     stacks,
 )
-from seams.rules import Lifecycle, Phase, RankEvent, Spawn, Swept, WorkerEvent, event_of
+from seams.rules import (
+    Lifecycle,
+    Phase,
+    RankEvent,
+    Spawn,
+    StopWanted,
+    Swept,
+    WorkerEvent,
+    event_of,
+)
 from seams.system import eventloop, signals, tree
 from seams.worker import DONE, ERROR, FAILED, HEADER, INLINE, VALUE
 
@@ -89,11 +98,15 @@ class Watched(Server):
 
 
 class World:
-    """One group. plan: gives what a rank does. wishes: what the launcher wants, and when."""
+    """One group. plan: gives what a rank does. wishes: what the launcher wants, and when.
 
-    def __init__(self, chance, words, plan, wishes, *, slow=(0.0,)):
+    restarts: how often it is to start again after a failure.
+    """
+
+    def __init__(self, chance, words, plan, wishes, *, slow=(0.0,), restarts=0):
         self.kernel, self.words, self.plan = Kernel(chance), words, plan
         self.chance, self.kernel.fork, self.slow = chance, self._fork, slow
+        self.restarts = restarts
         self.states, self.ranks, self.by_rank, self.job = [], [], {}, None
         self.launcher = Launcher(self, words)
         for seconds, *wish in wishes:
@@ -323,8 +336,7 @@ class Launcher:
 
     def __init__(self, world, words):
         self.world, self.kernel = world, world.kernel
-        names = "nproc", "restarts", "patient", "single"
-        self.life = Lifecycle(**{name: words[name] for name in names})
+        self.life = Lifecycle(**{name: words[name] for name in ("nproc", "patient", "single")})
         self.sock, agents = self.kernel.pair("link")
         assert agents is self.sock.peer
         self.sock.heard = self._expect
@@ -338,9 +350,19 @@ class Launcher:
         self.on_swept = lambda: None
 
     def begin(self):
-        board = File(self.kernel, "board").fd
-        self.send("rules", self.world.words, fds=[board])
-        self._do(self.life.begin())
+        self._begin(self.life.begin())
+
+    def _begin(self, actions):
+        if not self.over:
+            rules = {**self.world.words, "attempt": self.life.attempt}
+            self.send("rules", rules, fds=[File(self.kernel, "board").fd])
+            self._do(actions)
+
+    def _begin_again(self):
+        if self._stopped or self._suspends:
+            self.kernel.at(0.1, self._begin_again)
+        elif not self.over:
+            self._begin(self.life.begin(self.life.attempt + 1))
 
     def send(self, *message, fds=()):
         if not self.over:
@@ -373,6 +395,7 @@ class Launcher:
         event = event_of(words)
         if isinstance(event, Swept):
             self.on_swept()
+        over = self.life.phase.final
         actions = self.life.handle(event)
         assert state(self.life) == self.world.states[self.told], event
         self.told += 1
@@ -382,20 +405,26 @@ class Launcher:
             self.faulty.add(self.life.attempt)
         if self.life.stop_wanted or self.life.phase is Phase.STOPPING:
             self.asked.clear()
-        if self.life.phase.final:
-            self.kernel.at(0.001, self._end)
+        if self.life.phase.final and not over:
+            follows = self.restarted < self.world.restarts and not self.life.single
+            if follows and self.life.may_be_followed:
+                self.restarted += 1
+                self.kernel.at(self.world.chance.choice((0.0, 0.1, 10.0)), self._begin_again)
+            else:
+                self.kernel.at(0.001, self._end)
+        elif over and isinstance(event, StopWanted):
+            self._end()
         self._do(actions)
 
     def _take_ask(self, rank, attempt):
         self.asked.add((rank, attempt))
-        if rank >= 0:
-            self.life.ranks[rank].awaited = True
+        self.life.ranks[rank].awaited = True
         seconds = self.world.chance.choice((0.0, 0.05, 10.0))
         self.kernel.at(seconds, lambda: self._answer(rank, attempt))
 
     def _answer(self, rank, attempt):
         if (rank, attempt) in self.asked:
-            again = self.restarted < self.life.restarts
+            again = self.restarted < self.world.restarts
             self.restarted += again
             self.send("answer", rank, attempt, again, self.world.chance.choice((0.0, 0.1)))
 
@@ -433,7 +462,7 @@ class Launcher:
         self.send("spawn", [job])
 
     def want(self, what, *words):
-        if self._stopped or (what == "suspend" and self._suspends):
+        if self._stopped or (what == "suspend" and (self._suspends or self.life.phase.final)):
             return
         self.wished.append((self.kernel.now, what, *words))
         if what == "lost":

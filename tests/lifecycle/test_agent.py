@@ -27,9 +27,8 @@ LEFT = ["epoll", "eventfd", "link", "link", "owner", "pipe", "pipe"]  # descript
 
 def words_of(nproc, **others):
     given = {
-        "nproc": nproc, "attempt": 0, "restarts": 0, "patient": False, "single": False,
-        "python": True, "function": True, "alone": True, "stacks": True, "asks": False,
-        "warm": False, **others,
+        "nproc": nproc, "attempt": 0, "patient": False, "single": False,
+        "python": True, "function": True, "alone": True, "stacks": True, "warm": False, **others,
     }  # fmt: skip
     largest = {b"D": 0, b"F": 64 << 10, b"V": LARGEST, b"E": LARGEST}
     given["may"] = {"largest": largest, "pickles": True} if given["python"] else {}
@@ -233,13 +232,13 @@ def by_chance(seed):
     }
     restarts = chance.choice((0, 0, 1, 3))
     words = words_of(
-        nproc, limits=times, restarts=restarts, asks=restarts > 0, python=python,
+        nproc, limits=times, python=python,
         function=python and chance.random() < 0.7, patient=times["patience"] > 0,
         single=chance.random() < 0.3, alone=chance.random() < 0.8, stacks=chance.random() < 0.7,
     )  # fmt: skip
     slow = chance.choice(((0.0, 0.0005), (0.0005, 0.02), (0.001, 3.0)))
     wishes = wishes_by(chance, nproc)
-    return World(chance, words, plan_by(chance), wishes, slow=slow)
+    return World(chance, words, plan_by(chance), wishes, slow=slow, restarts=restarts)
 
 
 def test_by_chance():

@@ -42,8 +42,8 @@ class World:
     hangs: whether ranks may hang, and notice may be given. single: see `Lifecycle`.
     """
 
-    def __init__(self, nproc, restarts=0, patient=False, expires=True, hangs=True, single=False):
-        self.life = Lifecycle(nproc, restarts, patient, single)
+    def __init__(self, nproc, patient=False, expires=True, hangs=True, single=False):
+        self.life = Lifecycle(nproc, patient, single)
         self.expires, self.hangs = expires, hangs
         self.stop_due = set()
         self.kill_due = set()
@@ -80,11 +80,6 @@ class World:
                 self.kill_due.discard(action.rank)
                 for kind in tables.OF_A_RANK:
                     self.armed.pop((kind, action.rank), None)  # stale, and tested apart
-            elif isinstance(action, Spawn):
-                self.stop_due.clear()
-                self.kill_due.clear()
-                self.armed.clear()  # of the attempt before: stale, and tested apart
-                self.cancel_due = self.sweep_due = False
             elif isinstance(action, Cancel):
                 self.cancel_due = True
             elif isinstance(action, Signal):
@@ -116,8 +111,6 @@ class World:
             yield StopWanted(notice=True)
         if self.sweep_due:
             yield Swept(life.attempt)
-            if self.hangs:
-                yield Swept(life.attempt, again=False)
         for deadline in self.armed.values():
             yield Deadline(deadline.kind, deadline.attempt, moments[-1], deadline.rank)
         for r, rank in enumerate(life.ranks):
@@ -170,7 +163,7 @@ def ending(life):
 
 
 def _pairs(before, after):
-    return zip(before.ranks, after.ranks, strict=True) if before.attempt == after.attempt else ()
+    return zip(before.ranks, after.ranks, strict=True)
 
 
 def the_gone_stay_gone(before, event, after, actions):
@@ -213,7 +206,7 @@ def a_failure_never_moves_to_a_later_time(before, event, after, actions):
 
 
 def the_cause_only_gives_way_to_an_earlier_failure(before, event, after, actions):
-    if before.attempt != after.attempt or not before.failures or revived(before, event):
+    if not before.failures or revived(before, event):
         return True
     back = taken_back(before, event)
     if back:
@@ -232,28 +225,11 @@ def what_we_ended_is_no_failure(before, event, after, actions):
     )
 
 
-def a_restart_comes_when_it_is_due_and_only_then(before, event, after, actions):
-    due = (
-        isinstance(event, Swept)
-        and event.again
-        and event.attempt == before.attempt
-        and before.phase is Phase.SWEEPING
-        and before.attempt < before.restarts
-        and not before.stop_wanted
-        and any(r.failed_at is not None for r in before.ranks)
-        and not any(r.start_failed or r.state is Worker.LOST for r in before.ranks)
-    )
-    backs_off = before.phase is not Phase.BACKOFF and after.phase is Phase.BACKOFF
-    if due != backs_off or due != (Arm(Deadline(DeadlineKind.BACKOFF, before.attempt)) in actions):
-        return False
-    over = isinstance(event, Deadline) and event.kind is DeadlineKind.BACKOFF
-    over = over and before.phase is Phase.BACKOFF
-    restarted = after.attempt == before.attempt + 1
-    fresh = after.phase is Phase.STARTING and all(r == Rank() for r in after.ranks)
-    if restarted:
-        calm = after.stage not in KILLS and not after.waiting
-        return over and fresh and calm and Spawn(after.attempt) in actions
-    return not over and after.attempt == before.attempt
+def another_attempt_may_follow_a_failure_of_which_nothing_is_left(before, event, after, actions):
+    failed = any(r.failed_at is not None for r in after.ranks)
+    whole = not any(r.start_failed or r.state is Worker.LOST for r in after.ranks)
+    swept = after.phase.final and isinstance(event, Swept)
+    return after.may_be_followed == (swept and failed and whole and not after.stop_wanted)
 
 
 def a_single_rank_starts_again_if_it_failed_while_the_others_work(before, event, after, actions):
@@ -295,7 +271,7 @@ def the_verdict_says_what_happened(before, event, after, actions):
 def a_group_ends_after_its_ranks(before, event, after, actions):
     states = [r.state for r in after.ranks]
     lost = Worker.LOST in states
-    if after.phase in (Phase.SWEEPING, Phase.BACKOFF):
+    if after.phase is Phase.SWEEPING:
         return all(s in GONE for s in states) and (after.single or not lost)
     if after.phase.final:
         return all(s in GONE for s in states)
@@ -484,7 +460,7 @@ KEPT = (
     a_failure_never_moves_to_a_later_time,
     the_cause_only_gives_way_to_an_earlier_failure,
     what_we_ended_is_no_failure,
-    a_restart_comes_when_it_is_due_and_only_then,
+    another_attempt_may_follow_a_failure_of_which_nothing_is_left,
     a_single_rank_starts_again_if_it_failed_while_the_others_work,
     a_wish_to_stop_stays,
     the_verdict_says_what_happened,

@@ -235,7 +235,7 @@ def test_a_stop_ends_the_wait_for_stacks(tmp_path, monkeypatch, kill):
     monkeypatch.setattr(beforestop, "STACK_SECONDS", 3600.0)  # in the agent, a fork of this one
     args = (["handle", "fail"], str(tmp_path))
     group = procession.start(stackwork.do, args=args, nproc=2, stop=QUICK, start_method="fork")
-    until(lambda: any(e.kind == "reported" for e in group.supervisor.journal.events))
+    until(lambda: any(e.kind == "reported" for e in group.driver.journal.events))
     assert group.exit_of(0) is None
     (group.kill if kill else group.stop)()
     with pytest.raises(procession.GroupFailed) as caught:
@@ -263,7 +263,7 @@ def test_who_waits_for_stacks_does_not_hold_up_the_end(tmp_path):
         asked = [threading.Thread(target=lambda: group.stacks(60.0)) for _ in range(2)]
         for each in asked:
             each.start()
-        until(lambda: len(group.supervisor.last_look._asked) == 2)
+        until(lambda: len(group.driver.machine.last_look._asked) == 2)
         (tmp_path / "fail").touch()
         with pytest.raises(procession.GroupFailed):
             group.wait(20)

@@ -43,14 +43,6 @@ def test_another_thread_that_got_the_signal_is_not_the_main_one():
     assert stack(HEAD + frame() + other).state == "shows no stack"
 
 
-def test_a_rank_that_writes_is_where_it_writes():
-    """Through a stream of ours, which is no frame of the program."""
-    writes = frame("/x/site-packages/procession/worker/streams.py", 81, "write")
-    found = stack(HEAD + writes + frame(function="main") + BOTTOM)
-    assert found.frames == (("/home/me/train.py", 3, "main"),)
-    assert not stack(HEAD + writes + BOTTOM).frames
-
-
 @pytest.mark.parametrize(
     "line", ["  <no Python frame>", "  <tstate is freed>", "  <invalid frame>", "rubbish", "\0\xff"]
 )

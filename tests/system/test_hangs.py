@@ -40,7 +40,7 @@ def test_the_blame_is_not_on_who_waits_for_a_rank_that_hangs(tmp_path, stuck):
 def test_who_never_beats_is_not_judged():
     hang = procession.Hang(timeout=0.1)
     with procession.start(never_beat, nproc=2, hang=hang, stop=QUICK) as group:
-        watch = group.supervisor.hangs
+        watch = group.driver.machine.hangs
         looks = []
         look = watch._check_beats
         watch._check_beats = lambda now: looks.append(now) or look(now)
@@ -117,7 +117,7 @@ def test_one_rank_that_writes_is_enough(route, tmp_path):
     hang = procession.Hang(silence=1.5)
     options = {"nproc": 3, "hang": hang, "stop": QUICK, "logs": logs}
     with procession.start(talk, args=(False,), **options) as group:
-        watch = group.supervisor.hangs
+        watch = group.driver.machine.hangs
         looks = []
         look = watch._check_silence
         watch._check_silence = lambda now: looks.append(now) or look(now)
@@ -140,9 +140,9 @@ def test_a_single_rank_that_hangs_starts_again_alone(tmp_path):
     options = {"nproc": 2, "restart": restart, "stop": QUICK}
     hang = procession.Hang(timeout=1.0)
     with procession.start(once, args=(str(place),), hang=hang, **options) as group:
-        until(lambda: any(e.kind == "hung" for e in list(group.supervisor.journal.events)))
+        until(lambda: any(e.kind == "hung" for e in list(group.driver.journal.events)))
         pid = group.pids()[1]
-        until(lambda: group.supervisor.records[0].attempt == 1)
+        until(lambda: group.driver.machine.records[0].attempt == 1)
         assert group.pids()[1] == pid
         assert group.state is procession.Phase.RUNNING
 

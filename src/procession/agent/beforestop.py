@@ -29,6 +29,8 @@ class BeforeStop:
     """Takes the stacks of the ranks: before the stop signal, and on request.
 
     wanted: whether they are, before the signal. report: see `Run`.
+
+    asked: seconds by which they may delay the signal of a stop that is asked for, 0 for none.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class BeforeStop:
         self._wanted = wanted
         self._stacks = Stacks(loop, life.lives)
         self._holds = False
+        self.asked = 0.0
 
     def begin(self, processes: Sequence[Process | None]) -> None:
         """Begin with the ranks of an attempt."""
@@ -67,10 +70,13 @@ class BeforeStop:
     def hold(self, action: Signal, go_on: Callable[[], None]) -> bool:
         """Whether a signal has to wait for stacks; `go_on` is called when it may be sent."""
         life = self._life
-        if not self._due or action.kill or life.stop_wanted or life.phase is not Phase.STOPPING:
+        if not self._due or action.kill or life.phase is not Phase.STOPPING:
             return False  # or a single rank is ended, to start again
+        if life.stop_wanted and not self.asked:
+            return False
         self._due = False
-        if not life.failures or any(rank.start_failed for rank in life.ranks) or self._fresh:
+        failed = life.failures or self.asked
+        if not failed or any(rank.start_failed for rank in life.ranks) or self._fresh:
             return False  # where the others are does not explain that, or is known
         wanted = [each for each in self._living() if self._answers(each[0], action)]
         if not wanted:
@@ -83,7 +89,7 @@ class BeforeStop:
             if not at_once:
                 go_on()
 
-        self._stacks.take(lambda: wanted, STACK_SECONDS, seen, at_once=True)
+        self._stacks.take(lambda: wanted, self.asked or STACK_SECONDS, seen, at_once=True)
         at_once = False
         return self._holds
 

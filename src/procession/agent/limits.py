@@ -58,8 +58,8 @@ class Limits:
     def begin(self, kind: DeadlineKind, backoff: float) -> float | None:
         """Give the seconds until a deadline that begins now, None for one that is not to be set.
 
-        What ranks can know of it is written to the board. backoff: seconds until what failed starts
-        again.
+        What ranks can know of it is written to the board. backoff: seconds until a single rank that
+        failed starts again.
         """
         if kind is DeadlineKind.PATIENCE:
             return self.patience
@@ -79,7 +79,7 @@ class Limits:
             return self._start
         if kind is DeadlineKind.START_IT:
             return self._start + backoff
-        return backoff if kind is DeadlineKind.BACKOFF else self._reap
+        return self._reap
 
     # -- the page of the group on the board, see `worker.board`
 

@@ -51,10 +51,10 @@ else:
 class Run:
     """The group that this process runs, from its first rank to its end.
 
-    words: `nproc`, `attempt` (the first one), `restarts`, `patient`, `single`, as of `Lifecycle`;
+    words: `nproc`, `attempt`, `patient`, `single`, as of `Lifecycle`;
     `python`: its ranks are Python programs, `function`: a function; `may`: what these may send, see
     `channels`; `alone`: there are no ranks on other machines; `stacks`: they are taken before the
-    stop signal; `asks`: what starts again is decided by the launcher; `limits`: see `Limits`.
+    stop signal; `limits`: see `Limits`.
     board: its descriptor. report: takes the parts of a message, and descriptors that go with it.
     """
 
@@ -72,27 +72,25 @@ class Run:
         self._report = report
         self.life = Lifecycle(
             words["nproc"],
-            words["restarts"],
             patient=words["patient"],
             single=words["single"],
-            attempt=words["attempt"],
         )
         self._limits = Limits(words["limits"], board)
         self._children = Children(forking, self._exited, self._swept)
         self._processes: list[Process | None] = []
         self._actions: deque[Action] = deque()  # the first one is being carried out
-        self._asked: dict[int, Callable[[bool], None]] = {}  # by rank, or -1: whose answer is due
+        self._asked: dict[int, Callable[[bool], None]] = {}  # by rank: whose answer is due
         self._delay = 0.0  # seconds until what was decided for last begins
         stacks = words["python"] and words["stacks"]
         self._before_stop = BeforeStop(self.life, loop, report, wanted=stacks)
         self.outcomes = Outcomes(words, self.life, loop, self._limits, self.handle, report)
-        self._do(self.life.begin())
+        self._do(self.life.begin(words["attempt"]))
 
     # -- the rules
 
     def handle(self, event: Event) -> None:
         """Pass an event to the rules, tell the launcher of it, and do what follows."""
-        if isinstance(event, StopWanted):
+        if isinstance(event, StopWanted) and not self._before_stop.asked:
             self._before_stop.end_now()
         life = self.life
         actions = life.handle(event)
@@ -132,6 +130,9 @@ class Run:
                 self._children.sweep(self._number(action))
             elif isinstance(action, Arm):
                 self._arm(action.deadline)
+            else:
+                for kind in DeadlineKind:
+                    self._loop.cancel(kind)
             self._actions.popleft()
 
     def _number(self, action: Signal | Sweep) -> int:
@@ -139,7 +140,7 @@ class Run:
 
     def _arm(self, deadline: Deadline) -> None:
         kind = deadline.kind
-        if -1 in self._asked or self.life.phase.final:
+        if self.life.phase.final:
             return  # a sweep just before has found nothing that it could be for
         seconds = self._limits.begin(kind, self._delay)
         if kind in (DeadlineKind.GRACE, DeadlineKind.NOTICE):
@@ -251,7 +252,8 @@ class Run:
             known.awaited = False
             self.handle(RankEvent(WorkerEvent.EXITED, rank, at, ok, again))
 
-        self._ask(rank, decided)
+        self._asked[rank] = decided
+        self._report("ask", rank, self._attempt_of(rank))
 
     def _asks_about(self, rank: int, at: int, *, ok: bool) -> bool:
         """Whether it is to be decided if this rank, which is gone, starts again by itself."""
@@ -263,29 +265,15 @@ class Run:
         return life.single and works and failed and not known.start_failed
 
     def _swept(self) -> None:
-        """Take note that nothing is left of an attempt; ask what follows, if need be."""
-        life = self.life
-        if -1 in self._asked:
-            return  # this is not the first time
-        # Of single ranks it was decided when they failed.
-        asks = self._words["asks"] and not (life.single or life.stop_wanted)
-        if not (asks and life.verdict() is Phase.FAILED):
-            self.handle(Swept(life.attempt, again=False))
-            return
-        for kind in (DeadlineKind.GRACE, DeadlineKind.REAP):
-            self._loop.cancel(kind)  # nothing is left that they could be for
-        attempt = life.attempt
-        self._ask(-1, lambda again: self.handle(Swept(attempt, again)))
-
-    def _ask(self, rank: int, answer: Callable[[bool], None]) -> None:
-        self._asked[rank] = answer
-        self._report("ask", rank, self._attempt_of(rank))
+        """Take note that nothing is left of this attempt."""
+        if not self.life.phase.final:
+            self.handle(Swept(self.life.attempt))
 
     def _attempt_of(self, rank: int) -> int:
-        return self.life.attempt + (self.life.ranks[rank].attempt if rank >= 0 else 0)
+        return self.life.attempt + self.life.ranks[rank].attempt
 
     def answered(self, rank: int, attempt: int, again: bool, delay: float) -> None:
-        """Take the launcher's answer to "ask"."""
+        """Take the launcher's answer to "ask": whether a single rank starts again."""
         if rank in self._asked and attempt == self._attempt_of(rank):
             self._delay = delay
             self._asked.pop(rank)(again)
@@ -324,7 +312,12 @@ class Run:
     # -- the launcher's wishes
 
     def stop(self, request: dict[str, Any]) -> None:
-        """End the group, as it is asked for."""
+        """End the group, as it is asked for.
+
+        request: `kill`, `signal`, `grace`, `notice` as of `StopRequest`; `stacks`: seconds by which
+        the stacks of the ranks may delay the signal, since a rank on another machine has failed.
+        """
+        self._before_stop.asked = float(request.get("stacks", 0.0))
         hurry = self._limits.change(request, waiting=self.life.waiting)
         self._tell_limits()
         notice = self._limits.notice > 0

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from procession.engines.contract import Engine
-    from procession.engines.job import Job
     from procession.group.group import Group
     from procession.values.events import Event
 
@@ -188,7 +187,7 @@ def start_on(
     lease: float = 5.0,
     link_encryption: str = "auto",
     **options: Any,
-) -> Job:
+) -> Group:
     """Start `nproc` copies of a program on each of `nnodes` nodes as one group.
 
     engine: who gives the nodes: "slurm" (in an allocation), "ray", or an engine as an object, such
@@ -200,9 +199,8 @@ def start_on(
     options: what `start` takes, except start method "fork". Ranks are numbered
         throughout the job, also in mappings by rank; `devices` are dealt out on each node.
 
-    Returns a `Job`, which has the methods of a `Group` that make sense for several machines, when
-    all ranks have reached the program. Raises what `start` raises, and EngineError if the engine
-    cannot be used. See docs/clusters.md.
+    Returns the `Group` of all ranks on all nodes when they have reached the program. Raises what
+    `start` raises, and EngineError if the engine cannot be used. See docs/clusters.md.
     """
     given = {"engine": engine, "nnodes": nnodes, "lease": lease, "link_encryption": link_encryption}
     return _started_on({"program": program, "nproc": nproc, **given, **options})
@@ -246,7 +244,7 @@ def _started_early(spec: Spec, on_event: OnEvent | None, control: bool | None) -
             end_untaken(early)
 
 
-def _started_on(given: dict[str, Any]) -> Job:
+def _started_on(given: dict[str, Any]) -> Group:
     """Start a job. given: the parameters of `start_on` by name; None stands for its defaults."""
     from procession.engines.launching import make_job
 

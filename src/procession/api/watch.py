@@ -26,7 +26,7 @@ class Watch:
     failed, or were ended. unstarted: a rank could not be started. over: the group has ended.
 
     unknown: the exit code of a rank whose exit status is not known. ended: called with each
-    rank that has ended, in the supervisor's thread.
+    rank that has ended, in the driver's thread.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Watch:
         self._ended = ended
         self._changed = threading.Condition()
         group.hear(self._take)
-        group.when_over(self._end)  # also if its supervisor failed, of which no event tells
+        group.when_over(self._end)  # also if its driver failed, of which no event tells
 
     def _end(self) -> None:
         with self._changed:

@@ -79,7 +79,7 @@ def _wait(launcher: int, read_end: int) -> int:
 
 
 class Waiter:
-    """The process that waits for this launcher. Used in the thread of the supervisor."""
+    """The process that waits for this launcher. Used in the thread of the driver."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

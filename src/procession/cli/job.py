@@ -13,10 +13,11 @@ from procession.cli.run import exit_code, settled
 from procession.cli.say import refuse
 from procession.cli.signals import RunSignals, woken_by_signals
 from procession.engines.contract import EngineError
-from procession.engines.job import Job
+from procession.engines.launching import group_on
 from procession.engines.registry import choose
 from procession.engines.slurm.allocation import is_in_job
 from procession.engines.work import Share, divide
+from procession.group.group import Group
 from procession.group.handle import CONTROL
 from procession.values.errors import SpecError
 from procession.values.events import Event
@@ -27,13 +28,13 @@ OF_GPUS = ("cuda", "rocm", "intel")  # what is dealt out of Slurm's GPUs
 
 def run_job(
     prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
-) -> tuple[int, Job]:
+) -> tuple[int, Group]:
     """Run what was asked for on an engine; gives the exit code, and the job."""
     spec = request.spec
 
-    def make() -> Job:
+    def make() -> Group:
         chosen = choose(on.name, Share(spec, on.devices), on.nodes, on.spares, on.options)
-        return Job(
+        return group_on(
             divide(chosen.share, chosen.nodes),
             chosen.engine,
             lease=on.lease,
@@ -66,7 +67,7 @@ def refuse_outside(prog: str, request: Request, on: EngineRequest, words: list[s
     refuse(prog, f"--engine slurm: this is not in an allocation of Slurm; to send a job: {line}")
 
 
-def made(prog: str, make: Callable[[], Job]) -> Job:
+def made(prog: str, make: Callable[[], Group]) -> Group:
     """Make a job, or refuse the command line."""
     try:
         return make()
@@ -76,7 +77,7 @@ def made(prog: str, make: Callable[[], Job]) -> Job:
         refuse(prog, f"cannot prepare the run: {e} [P305]")
 
 
-def job_signals(job: Job, request: Request) -> RunSignals:
+def job_signals(job: Group, request: Request) -> RunSignals:
     """Give what signals mean for a job, to its driver and to its node processes."""
     return RunSignals(
         job,
@@ -88,9 +89,9 @@ def job_signals(job: Job, request: Request) -> RunSignals:
     )
 
 
-def conducted(job: Job, signals: RunSignals) -> int:
+def conducted(job: Group, signals: RunSignals) -> int:
     """Drive a job to its end, and say how it ended; gives the exit code."""
-    job.drain_patiently()
+    job.driver.drain_patiently()
     if job.run_dir:
         job.say(f"procession: logs in {job.run_dir}")
     else:
@@ -99,7 +100,7 @@ def conducted(job: Job, signals: RunSignals) -> int:
     code = 1
     try:
         with woken_by_signals(job), signals.taken():
-            job.on_signal(signals.node_got)
+            job.driver.on_signal(signals.node_got)
             job.drive()
         code = exit_code(job, signals.received)
     finally:

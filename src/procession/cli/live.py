@@ -48,7 +48,7 @@ def shown(group: Group, request: Request, note: Callable[[str], None]) -> Genera
             status.start()
         if console is not None:
             view = open_.enter_context(
-                viewing(group.look, console, group.say, group.supervisor.request_suspension)
+                viewing(group.look, console, group.say, group.driver.request_suspension)
             )
 
             def hear(event: Event) -> None:

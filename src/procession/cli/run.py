@@ -12,7 +12,7 @@ from functools import partial
 from procession.cli.request import Request
 from procession.cli.say import LOST, refuse, say_line, say_note
 from procession.cli.signals import RunSignals, suspended, woken_by_signals
-from procession.group.group import Group
+from procession.group.group import Group, local_group
 from procession.group.handle import CONTROL
 from procession.prepare.placing import THREADS, Placed
 from procession.rules.tables import Phase
@@ -50,10 +50,10 @@ def run_group(
             )
         control = os.environ.get(CONTROL) != "0"
         if waiter is None:
-            group = Group(spec, output, on_event=on_event, control=control)
+            group = local_group(spec, output, on_event=on_event, control=control)
         else:
             with waiter.settled(spec) as output:
-                group = Group(spec, output, on_event=on_event, control=control)
+                group = local_group(spec, output, on_event=on_event, control=control)
     except SpecError as e:
         refuse(prog, str(e))
     except GroupFailed as e:
@@ -70,7 +70,7 @@ def run_group(
     if group.run_dir and output is None and waiter is None:
         what = "logs" if _keeps_output(spec) else "no logs (see -t, -r), but events and report,"
         say_line(f"procession: {what} in {group.run_dir}")
-    group.drain_patiently()
+    group.driver.drain_patiently()
     if not _keeps_output(spec):
         group.stop_when_unread()
     group.subscribe(_say_restart)

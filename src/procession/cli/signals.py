@@ -59,7 +59,7 @@ def suspended(group: Group) -> Generator[None]:
     """Let Ctrl-Z stop the ranks, too, which have no terminal; `fg` continues them."""
 
     def suspend(_number: int, _frame: object) -> None:
-        group.supervisor.request_suspension()
+        group.driver.request_suspension()
 
     free = signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
     with handled({signal.SIGTSTP: suspend} if free else {}):
@@ -94,7 +94,7 @@ def woken_by_signals(run: Handle) -> Generator[None]:
         except OSError:
             pass  # no descriptor is left: the loop is woken by almost all signals anyway
         else:
-            run.watch(fd, lambda: os.read(fd, 4096))
+            run.driver.watch(fd, lambda: os.read(fd, 4096))
         yield
 
 

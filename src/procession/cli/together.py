@@ -18,7 +18,6 @@ from procession.cli.say import refuse, say_line, say_note
 from procession.cli.signals import RunSignals
 from procession.cli.starters import abort_others
 from procession.engines.contract import EngineError
-from procession.engines.job import Job
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door, with_address
@@ -33,11 +32,11 @@ from procession.engines.rendezvous.secret import Trust, find_trust
 from procession.engines.rendezvous.succession import Succession
 from procession.engines.rendezvous.terms import Terms
 from procession.explain.summary import summary
+from procession.group.group import Group
 from procession.group.handle import CONTROL
 from procession.output.wiring import Output
 from procession.rules.tables import Phase
 from procession.values.base import Value
-from procession.values.environment import Node
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.events import Event
 from procession.values.policy import Logs
@@ -210,15 +209,12 @@ def _host(
     return code, {**result, "exit_code": code} if result else None
 
 
-def _result(job: Job, end: GroupEnd, code: int) -> dict[str, Any]:
+def _result(job: Group, end: GroupEnd, code: int) -> dict[str, Any]:
     """Give what `--json` prints on all machines: the end of the whole job."""
-    nproc = job.work.nproc
-    node = Node(count=end.nproc // nproc, world=end.nproc, local_world=nproc)
-    whole = job.spec.__replace__(nproc=end.nproc, node=node)
-    return summary(whole, job.state, end, code, job.began)
+    return summary(job.spec, job.state, end, code, job.began)
 
 
-def _words_for_others(job: Job, end: GroupEnd, received: list[int]) -> dict[str, Any]:
+def _words_for_others(job: Group, end: GroupEnd, received: list[int]) -> dict[str, Any]:
     """Give what the other launchers print, and exit with."""
     failed = job.failure_of(end)
     if failed is not None:

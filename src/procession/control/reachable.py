@@ -12,7 +12,7 @@ from procession.rules.tables import Phase
 class Reachable(Protocol):
     """A run that can be seen and steered from elsewhere; all may be called from any thread.
 
-    distant: whether its ranks may be on other machines, which must be asked.
+    distant: whether its ranks must be asked how they are, which takes time.
     """
 
     distant: bool

@@ -2,7 +2,7 @@
 
 Theory of operation. A look at a thousand ranks takes milliseconds, and a client may ask again and
 again, or read slowly: all that is done in the client's own thread, which may wait, and not in the
-supervisor's loop. The log is taken from what the console has shown last (`output.recent`) when the
+driver's loop. The log is taken from what the console has shown last (`output.recent`) when the
 client has read what was before, so that a slow one misses some, and is told how much. Whoever
 follows it gets more ten times a second; nothing has to wake this thread but its client, and the end
 of the run, for which `Reach.close` ends the incoming half of the connection.

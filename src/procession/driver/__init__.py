@@ -1,5 +1,4 @@
-"""The loop that owns a group: it watches, carries out what the lifecycle decides, and ends.
+"""The loop that owns a run: it takes what happens to ranks, decides what starts again, and ends.
 
-May import explain, prepare, agent, output, rules, system and values. Start reading at
-`supervisor`.
+May import explain, machine and all that stands below. Start reading at `driver`, then `local`.
 """

@@ -1,178 +1,156 @@
-"""What follows a failure in a running group: whether it, or its rank, starts again.
+"""What follows a failure: whether the run, or a single rank, starts again.
 
-Theory of operation. The agent asks, after a failure, and does not wait. To decide, files are read
-that ranks have left, and the user's `on_failure` is asked: both may take long, while other ranks
-are running. So the threads of the journal do that, and the loop goes on. The group's own `Decider`
-decides, or, in a job over several nodes, its driver (see `decided_by`). An answer that has not come
-when the group is to end is not waited for: nothing starts again then.
+Theory of operation. It is decided by the rules, after files that ranks have left were read, and the
+user's `on_failure` was asked: both may take as long as they like, while other ranks run. So threads
+do that, and all else happens in the loop's thread. There is one decision for all machines, so that
+restarts count once.
 """
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable
-from functools import partial
 
-from procession.driver.conclusion import DRAIN_SECONDS, Outcomes
 from procession.driver.journal import Journal
-from procession.prepare.resources import Resources
-from procession.rules.lifecycle import Lifecycle
-from procession.rules.tables import Phase
+from procession.explain.report import headline_of
+from procession.rules.restarting import Decision, Restarts, codes_of, place_of
 from procession.system.eventloop import EventLoop
-from procession.values.base import Value
-from procession.values.errors import GroupEnd
-from procession.values.spec import Spec
+from procession.values.errors import GroupEnd, Outcome
+from procession.values.figures import duration
+from procession.values.policy import Restart
 
-# What is needed after a failure only is imported then.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from procession.driver.deciding import Decide, Decider
-    from procession.rules.restarting import Decision
+Look = Callable[[], GroupEnd]
+Done = Callable[[GroupEnd, Decision], object]
 
-    Look = Callable[[], GroupEnd]
-
-GROUP = -1  # in the place of a rank: all of them
-
-
-class Decided(Value):
-    """What was decided for an attempt of a rank, or of the group.
-
-    delay: seconds until the next one begins. said: what follows, in words.
-    """
-
-    attempt: int
-    again: bool = False
-    delay: float = 0.0
-    said: str = ""
+MOST_NOTES = 3  # about attempts before the last one
 
 
 class Recovery:
-    """Asks for a decision after a failure, and keeps the answer until it is carried out.
+    """Decides by a `Restart`, and by what `on_failure` says. For the loop's thread.
 
-    answer: takes the rank (GROUP for all), the attempt that failed, whether it starts again, and in
-    how many seconds.
-
-    decided: what was decided last, by rank. notes: for the report. running_since: to be set when
-    all ranks run, in nanoseconds.
+    journal: whose threads read files and call `on_failure`. reads: whether what is known of an end
+    is read from files.
     """
 
     def __init__(
         self,
-        spec: Spec,
-        life: Lifecycle,
+        rules: Restart,
+        on_failure: Callable[[GroupEnd], object] | None,
         loop: EventLoop,
-        outcomes: Outcomes,
         journal: Journal,
-        resources: Resources,
-        answer: Callable[[int, int, bool, float], None],
+        *,
+        reads: bool,
     ) -> None:
-        self.running_since = 0
-        self.decided = {GROUP: Decided(-1)}
-        self._spec = spec
-        self._life = life
+        self._rules = rules
+        self._on_failure = on_failure
         self._loop = loop
-        self._outcomes = outcomes
         self._journal = journal
-        self._resources = resources
-        self._answer = answer
-        self._decider: Decider | None = None  # our own, made at the first failure
-        self._elsewhere: Decide | None = None
-        self._asked = set[tuple[int, int]]()  # ranks and attempts that are being decided about
+        self._reads = reads
+        self._restarts = Restarts(rules)
+        self._followed = 0  # attempts, or ranks, that started again
+        self._before: deque[str] = deque(maxlen=MOST_NOTES)  # what is to be said about them
+        self._why = ""
+
+    def count(self, used: int) -> None:
+        """Take note of restarts of the group that somebody else has decided, just now."""
+        self._restarts.add(used, time.monotonic())
+
+    def concerns(self, end: GroupEnd) -> bool:
+        """Whether something is to be decided about an attempt that ended so.
+
+        Where single ranks start again, that was decided when the rank failed; only the loss of a
+        node is still to be decided about.
+        """
+        single = self._rules.single
+        return any(not single or c.outcome is Outcome.NODE_LOST for c in end.failures[:1])
+
+    def decide(self, look: Look, began: int, rank: int | None, done: Done) -> None:
+        """Decide after a failure, and call `done`: at once, or later.
+
+        look: says how the attempt ended, or the single rank that has failed. began: when all ranks
+        ran, in nanoseconds of the monotonic clock; 0 if they never did. rank: which one fails and
+        starts again by itself, None for all.
+        """
+
+        def judge(end: GroupEnd, refused: str = "") -> None:
+            if refused or not end.failures:
+                done(end, Decision(False, why=refused))
+                return
+            first = end.failures[0]
+            since = began if rank is None else first.started_at
+            uptime = (first.happened_at - since) / 1e9 if since else None
+            done(end, self._judge(end, uptime, rank))
+
+        def ask(end: GroupEnd) -> None:
+            if self._on_failure is None or not end.failures:
+                judge(end)
+                return
+
+            def call() -> None:
+                refused = self._refusal(end)
+                self._loop.request(lambda: judge(end, refused))
+
+            self._journal.handlers.do("on_failure", call, always=True)
+
+        def read() -> None:
+            end = look()
+            self._loop.request(lambda: ask(end))
+
+        if self._reads:
+            self._journal.disk.do("reading what ranks have left", read, always=True)
+        else:
+            ask(look())
+
+    def take(self, decided: Decision, end: GroupEnd, rank: int | None) -> str:
+        """Take note of a decision that is followed; gives a restart in words, "" for none.
+
+        Others came too late. end, rank: which it is about.
+        """
+        self._why = decided.why
+        if not decided.again:
+            return ""
+        self._before.append(decided.head)
+        self._followed += 1
+        when = f" in {duration(decided.delay)}" if decided.delay >= 0.05 else ""
+        if rank is None:
+            return f"{decided.head}; attempt {end.attempt + 1} starts{when}"
+        return f"{decided.head}; it starts again{when} ({decided.count})"
+
+    @property
+    def none_left(self) -> bool:
+        """Whether nothing starts again from now on, whatever fails."""
+        return self._restarts.none_left
 
     @property
     def notes(self) -> list[str]:
         """What the report says about attempts before the last one, and why there is no other."""
-        return self._decider.notes if self._decider is not None else []
+        left_out = self._followed - len(self._before)
+        failures = "failure is" if left_out == 1 else "failures are"
+        said = f"({left_out} earlier {failures} not shown; a log directory's events.jsonl has all)"
+        more = [said] if left_out > 0 else []
+        why = [f"not started again: {self._why} [P409]"] if self._why else []
+        return [*more, *self._before, *why]
 
-    @property
-    def is_asked_for(self) -> bool:
-        """Whether a decision is needed about a group of which nothing is left."""
-        life = self._life
-        wanted = may_start_again(self._spec) and not (life.single or life.stop_wanted)
-        return wanted and life.verdict() is Phase.FAILED
+    def _refusal(self, end: GroupEnd) -> str:
+        """Ask `on_failure`; gives why it wants no restart, "" if it has nothing against it."""
+        assert self._on_failure is not None
+        try:
+            answer = self._on_failure(end)
+        except BaseException as e:  # sys.exit() too: the failure is still to be reported
+            from procession.worker.description import text_of
 
-    def decide(self, rank: int, attempt: int) -> None:
-        """Decide for a rank that has failed, and is gone; or, GROUP, when nothing of all is left.
+            return f"on_failure raised {type(e).__name__}: {text_of(e)}"
+        return "on_failure said so" if answer is False else ""
 
-        attempt: which failed. The agent may be lost after it has asked: then this is asked once
-        more, and decided once.
-        """
-        if (rank, attempt) in self._asked:
-            return
-        known = self.decided.get(rank)
-        if known is not None and known.attempt == attempt:
-            self._answer(rank, attempt, known.again, known.delay)
-            return
-        self._asked.add((rank, attempt))
-        if rank == GROUP:
-            began, self.running_since = self.running_since, 0
-            self._resources.streams.drain(DRAIN_SECONDS)  # a failure is also explained by it
-            self._look(self._outcomes.of_group, began, rank, attempt)
+    def _judge(self, end: GroupEnd, uptime: float | None, rank: int | None) -> Decision:
+        cause = end.failures[0]
+        if cause.outcome is Outcome.NODE_LOST:
+            decided = self._restarts.decide_for_lost_node()
         else:
-            self._life.ranks[rank].awaited = True
-            self._look(lambda: self._outcomes.of_single(rank), 0, rank, attempt)
-
-    def _is_awaited(self, rank: int) -> bool:
-        """Whether a decision still matters: the group is not being ended."""
-        phases = (Phase.SWEEPING,) if rank == GROUP else (Phase.STARTING, Phase.RUNNING)
-        return self._life.phase in phases and not self._life.stop_wanted
-
-    def decided_by(self, decide: Decide) -> None:
-        """Leave decisions to somebody else, who also reports on them.
-
-        decide: called in the loop's thread; it may answer in any.
-        """
-        self._elsewhere = decide
-
-    def _look(self, look: Look, began: int, rank: int, attempt: int) -> None:
-        """Read what ranks have left, decide, and give the answer, without blocking the loop.
-
-        began: when all ranks had begun to run, 0 if they never did.
-        """
-        from procession.driver.deciding import Decider, said_of
-        from procession.rules.restarting import Decision
-
-        spec, elsewhere, single = self._spec, self._elsewhere, None if rank == GROUP else rank
-        self._decider = self._decider or Decider(
-            spec.restart, spec.on_failure, self._journal.handlers, self._loop
+            now = time.monotonic()
+            decided = self._restarts.decide(now, uptime, place_of(cause), codes_of(end), rank)
+        head = headline_of(end)
+        return decided.__replace__(
+            head=head if rank is not None else f"attempt {end.attempt} failed: {head}"
         )
-        own = self._decider
-
-        def finish(end: GroupEnd, decided: Decision) -> None:
-            self._asked.discard((rank, attempt))
-            if not self._is_awaited(rank):
-                return
-            said = said_of(decided, end.attempt if single is None else None)
-            self.decided[rank] = Decided(attempt, decided.again, decided.delay, said)
-            if elsewhere is None:
-                own.take(decided)
-            self._answer(rank, attempt, decided.again, decided.delay)
-
-        def decide(end: GroupEnd) -> None:
-            if not end.failures:
-                finish(end, Decision(False))
-                return
-            first = end.failures[0]
-            since = began if single is None else first.started_at
-            uptime = (first.happened_at - since) / 1e9 if since else None
-            if elsewhere is None:
-                own.decide(end, uptime, single, partial(finish, end))
-            else:
-                # The answer may come in another thread.
-                request = self._loop.request
-                elsewhere(
-                    end, uptime, single, lambda decided: request(lambda: finish(end, decided))
-                )
-
-        def read() -> None:
-            end = look()
-            self._loop.request(lambda: decide(end))
-
-        if self._resources.run_dir.kept:
-            self._journal.disk.do("reading what ranks have left", read, always=True)
-        else:
-            decide(look())
-
-
-def may_start_again(spec: Spec) -> bool:
-    """Whether something is to be decided when the group has failed."""
-    return spec.restart.max > 0 or spec.on_failure is not None

@@ -102,7 +102,7 @@ class PContext(abc.ABC):
         envs = [environment(self.envs.get(rank, {}), self._dest, rank) for rank in ranks]
         self._group = self._begin(envs)
         _wait_until_all_ran(self._group, self.nprocs)
-        self._group.expire()
+        self._group.driver.request_impatience()
         self._group.wait_started()
 
     @abc.abstractmethod

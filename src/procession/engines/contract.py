@@ -1,6 +1,6 @@
 """What an engine is: it gives nodes, and starts one node process on each.
 
-An engine is no supervisor. It allocates nodes, starts node processes, and kills them as a last
+An engine is no driver. It allocates nodes, starts node processes, and kills them as a last
 resort. What happens to ranks is reported by node processes over their links (see `nodeprocess` and
 `driver`), never by an engine.
 """

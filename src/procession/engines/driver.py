@@ -1,9 +1,9 @@
-"""The driver: the one loop that owns a job over several nodes, from its node processes to its end.
+"""The driver of a group on several machines, each with a node process.
 
-Theory of operation. It works as `driver.supervisor` does, one level up: wait -> event ->
-`JobLife.handle` -> do. One epoll waits for the links to node processes, for new ones, and for
-requests of other threads; the engine has a thread of its own, since engines block. What is known of
-the job stands in `jobstate`, and messages of node processes are read in `nodeevents`.
+Theory of operation. Wait -> event -> `JobLife.handle` -> do. One epoll waits for the links to node
+processes, for new ones, and for requests of other threads; the engine has a thread of its own,
+since engines block. What is known of the run stands in `jobstate`, and messages of node processes
+are read in `nodeevents`.
 
 Each node process holds a lease on the driver, and the driver on each node process (see `roster`). A
 node that was lost may run for a moment longer, until its own lease ends; so no attempt begins
@@ -21,10 +21,10 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from procession.agent.boot import own_python
-from procession.driver.journal import Journal
 from procession.engines.addresses import listen, make_room, own_addresses
 from procession.engines.contract import (
     DRIVER,
@@ -62,21 +62,18 @@ from procession.engines.jobwords import (
     StopWanted,
 )
 from procession.engines.jobwords import Event as LifeEvent
+from procession.engines.known import Known
 from procession.engines.nodeevents import WORKING, NodeEvents
 from procession.engines.orders import orders
 from procession.engines.printer import Printer
 from procession.engines.questions import Questions
 from procession.engines.reception import Reception, life_of, say_missing
-from procession.engines.restarts import JobRestarts
-from procession.engines.roster import NodeRecord, Roster
+from procession.engines.roster import Roster
 from procession.engines.wire import KEY_BYTES
 from procession.engines.work import Work
 from procession.output.rundir import RunDir
 from procession.rules.restarting import Decision
-from procession.system.eventloop import EventLoop
-from procession.system.threads import Latch
-from procession.values.errors import GroupEnd, Outcome
-from procession.values.events import Event
+from procession.values.errors import GroupEnd, Outcome, SpecError
 from procession.values.policy import StopRequest
 
 LEASE = 5.0  # seconds of silence after which either side takes the other for lost
@@ -85,10 +82,11 @@ FAREWELL = 3.0  # seconds for node processes to leave; then the engine kills the
 LAST_WORDS = 2.0  # seconds for the console to take what is left, where nobody is patient
 LAST_GRACE = 1.0  # seconds for ranks to end, where other machines may soon go on with the job
 BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
+EVENTS_OF_A_LIFE = 10  # of one rank
 
 
-class Driver:
-    """Runs one job. `run` returns when it has ended, and `end` then says how.
+class JobDriver(Known):
+    """Runs a group on several machines.
 
     directory: of its files, None for none. run_id: what the job is called. say: shows people a
     line. reception: where nodes come by themselves. state: what is known of the job. printer: shows
@@ -108,12 +106,10 @@ class Driver:
         reception: Reception | None = None,
         say: Callable[[str], None],
     ) -> None:
+        super().__init__(work.whole, directory, on_failure, EVENTS_OF_A_LIFE * work.world)
         self.work = work
         self.engine = engine
         self.life = life_of(work, engine.slots, reception)
-        self.end: GroupEnd | None = None
-        self.started = Latch()
-        self.journal = Journal(directory)
         self._drain_seconds: float | None = LAST_WORDS
         place = directory.path if directory is not None else ""
         self._say = say
@@ -128,12 +124,9 @@ class Driver:
         self._delay = 0.0
         self._stop_how: dict[str, Any] = {}
         self._cut = False
-        self._loop = EventLoop()
-        self._restarts = JobRestarts(work, on_failure, self.journal.handlers, self._loop)
-        self.journal.on_fault(self._loop.fail)
         if reception is not None and reception.inherits is not None:
             self.state.inherit(reception.inherits)
-            self._restarts.count(reception.inherits.restarts)
+            self.recovery.count(reception.inherits.restarts)
         self._actions: deque[Action] = deque()
         try:
             make_room(self.life.count)
@@ -143,7 +136,7 @@ class Driver:
             self._loop.close()
             raise
         self.printer = Printer(self._was_shown, work.prefixes())
-        self.node_events = NodeEvents(self.state, self._handle, self._restarts, self.printer)
+        self.node_events = NodeEvents(self.state, self._handle, self, self.printer)
         self.node_events.reception = reception
         self._engine = EngineThread(engine, self._loop, self._engine_told)
         self._roster = Roster(
@@ -185,23 +178,13 @@ class Driver:
 
         self._loop.request(take)
 
-    def subscribe(self, call: Callable[[Event], object]) -> None:
-        """Have `call` called with each event of the job, the past ones first; as `Journal` does."""
-        if not self._loop.request(lambda: self.journal.subscribe(call)):
-            self.journal.subscribe(call)
+    def request_suspension(self) -> None:
+        """Refuse: clocks on other machines do not stand still. Raises SpecError."""
+        raise SpecError("a group on several machines cannot be suspended")
 
-    def watch(self, fd: int, call: Callable[[], object]) -> None:
-        """Have the loop call `call` when `fd` can be read; in its thread, as `unwatch`."""
-        self._loop.watch(fd, call)
-
-    def unwatch(self, fd: int) -> None:
-        """Let the loop forget `fd`."""
-        self._loop.forget(fd)
-
-    def note(self, text: str) -> None:
-        """Add a note to the end; "" adds nothing."""
-        if text and self.end is not None:
-            self.end = self.end.__replace__(notes=(*self.end.notes, text))
+    def on_signal(self, call: Callable[[int, str, bool], None]) -> None:
+        """Have `call` called with each signal that a node process got."""
+        self.node_events.on_signal = call
 
     def drain_patiently(self) -> None:
         """Have all output shown at the end, however slowly it is read."""
@@ -213,20 +196,10 @@ class Driver:
         return self.life.missing or self.state.failed_by(Outcome.NOT_STARTED)
 
     @property
-    def stop_signal(self) -> int:
-        """The signal by which ranks are asked to end."""
-        return int(self.work.spec.stop.signal)
-
-    @property
     def losses(self) -> list[str]:
         """What of output and records is lost, one line each."""
         fault = self._directory.fault if self._directory is not None else ""
         return [each for each in (*self.printer.faults, self.journal.late, fault) if each]
-
-    @property
-    def nodes(self) -> list[NodeRecord]:
-        """The node processes that are there."""
-        return list(self._roster.nodes.values())
 
     def _busy(self) -> dict[int, int]:
         """Give the slots that have ranks, with their nodes."""
@@ -234,30 +207,19 @@ class Driver:
 
     # -- the loop
 
-    def run(self) -> None:
-        """Run the job to its end. Leaves nothing open, whatever happens."""
-        try:
-            self.state.note_phase()
-            self._do(self.life.begin())
-            port = self._door.getsockname()[1]
-            invitation = Invitation(
-                tuple((each, port) for each in self._addresses),
-                self._key,
-                self._lease,
-                slot=0,
-            )
-            argv = tuple(own_python(NODE_PROCESS))
-            self._roster.watch(self._door)
-            known = {JOB: self.state.run_id, DRIVER: os.uname().nodename}
-            if self._reception is not None:
-                say_missing(self.life, self._loop, self._announce)
-            self._engine.start(NodeCommand(argv, {**invitation.variables(), **known}))
-            while not self.life.phase.final:
-                self.journal.publish()
-                self._loop.turn()
-            self._conclude()
-        finally:
-            self.close()
+    def begin(self) -> None:
+        """Have node processes started, and wait for them."""
+        self.state.note_phase()
+        self._do(self.life.begin())
+        port = self._door.getsockname()[1]
+        at = tuple((each, port) for each in self._addresses)
+        invitation = Invitation(at, self._key, self._lease, slot=0)
+        argv = tuple(own_python(NODE_PROCESS))
+        self._roster.watch(self._door)
+        known = {JOB: self.state.run_id, DRIVER: os.uname().nodename}
+        if self._reception is not None:
+            say_missing(self.life, self._loop, self._announce)
+        self._engine.start(NodeCommand(argv, {**invitation.variables(), **known}))
 
     def _handle(self, event: LifeEvent) -> None:
         before, missing = (self.life.phase, self.life.attempt), self.life.missing
@@ -268,6 +230,8 @@ class Driver:
             if self.life.changed and before[0] in WORKING:
                 self.state.announce(self.state.say_change())
             self.state.note_phase()
+            if self.life.phase is JobPhase.RUNNING:
+                self.running_since = time.monotonic_ns()
             if self.life.phase not in BEFORE:
                 self.started.set()
         self._do(actions)
@@ -306,7 +270,7 @@ class Driver:
         fence = self._fence()
         seconds = seconds_of(
             deadline.kind,
-            most_patient(self.work.spec, (node.stop for node in self.nodes)),
+            most_patient(self.work.spec, (node.stop for node in self._roster.nodes.values())),
             self._stop_how,
             self._reception,
             backoff=fence if self.life.changed else self._delay,
@@ -359,7 +323,7 @@ class Driver:
             self.printer.prefixes = work.prefixes()
         state.begin_attempt(nodes, named=self._reception is not None)
         # An elastic job goes on with other nodes, without a restart.
-        last = self._restarts.none_left and self.life.least == self.life.most
+        last = self.recovery.none_left and self.life.least == self.life.most
         specs = self._reception is None
         names = interfaces_of(nodes)
         text = say_interfaces(work.spec, names, unset())
@@ -374,18 +338,17 @@ class Driver:
     def _decide(self) -> None:
         state, attempt = self.state, self.life.attempt
         end = state.last = state.end_of_attempt()
-        began, state.running_since = state.running_since, 0
         final = self.life.stop_wanted or self.life.isolated
-        if final or not self._restarts.is_asked_about(end):
+        if final or not self.recovery.concerns(end):
             self._handle(Decided(attempt, again=False))
         else:
-            self._restarts.decide(end, began, lambda decided: self._decided(attempt, decided))
+            self.decide(lambda: end, partial(self._decided, attempt))
 
-    def _decided(self, attempt: int, decided: Decision) -> None:
+    def _decided(self, attempt: int, end: GroupEnd, decided: Decision) -> None:
         if self.life.phase is not JobPhase.DECIDING or self.life.attempt != attempt:
             return  # the answer came too late
         self._delay = max(decided.delay, self._fence())
-        said = self._restarts.take(decided.__replace__(delay=self._delay), attempt)
+        said = self.recovery.take(decided.__replace__(delay=self._delay), end, None)
         if said:
             self.state.announce(said)
         self._handle(Decided(attempt, decided.again))
@@ -397,14 +360,14 @@ class Driver:
 
     # -- the end
 
-    def _conclude(self) -> None:
+    def conclude(self) -> GroupEnd:
+        """Show what is left to show, and say how the group ended."""
         self.journal.publish()
-        self.end = self.state.final_end(self._restarts.notes)
-        for note in self.journal.settle():
-            self.note(note)
+        end = self.state.final_end(self.notes)
+        end = end.__replace__(notes=(*end.notes, *self.journal.settle()))
         # Node processes that are lost, or have not come, may still run, or start later.
         doubtful = any(s in (Slot.AWAITED, Slot.GONE) for s in self.life.slots)
-        words = self._reception.last_words(self.end) if self._reception is not None else {}
+        words = self._reception.last_words(end) if self._reception is not None else {}
         for slot in self._roster.nodes:
             spare = bool(self.life.places) and self.life.node_of(slot) is None
             self._roster.tell(slot, "bye", {**words, "spare": True} if spare else words)
@@ -412,7 +375,8 @@ class Driver:
         patience = LAST_WORDS if self._cut else self._drain_seconds
         if not self.printer.close(patience, hurry=self._cut):
             note = "the console did not take all output in time; the rest was cut off [P407]"
-            self.end = self.end.__replace__(notes=(*self.end.notes, note))
+            end = end.__replace__(notes=(*end.notes, note))
+        return end
 
     def _farewell(self, doubtful: bool) -> None:
         """Wait for node processes to leave, then have the engine give everything back.
@@ -432,9 +396,6 @@ class Driver:
         self._door.close()
         self.printer.close(0.0, hurry=True)
         self._engine.close()
-        self._loop.close()
-        self.started.set()
-        self.journal.end()
-        self.journal.let_threads_go()
+        super().close()
         if self._directory is not None:
             self._directory.close()

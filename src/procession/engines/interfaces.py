@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable, Sequence
 
 from procession.engines.addresses import of_interfaces
-from procession.engines.roster import NodeRecord
+from procession.engines.noderecord import NodeRecord
 from procession.values.spec import Spec
 
 NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")

@@ -10,9 +10,9 @@ from typing import Any
 from procession.driver.journal import Journal
 from procession.engines.jobwords import JobPhase, Slot
 from procession.engines.lifecycle import JobLife
+from procession.engines.noderecord import NodeRecord
 from procession.engines.outcome import NodePart, job_end
 from procession.engines.reception import Reception
-from procession.engines.roster import NodeRecord
 from procession.engines.will import Heir, Will
 from procession.engines.work import Work
 from procession.explain.ends import none_started
@@ -32,10 +32,10 @@ class JobState:
     heirs: of slots, how a node is found if it takes over. said: what the engine said last.
     encryption: what protects links to node processes, in words. address: where ranks of this
     attempt meet, as node 0 has chosen. active_at: when a rank anywhere wrote last. lost_at: when a
-    node was lost last, in seconds, 0 for never. running_since: when all ranks of this attempt ran,
-    0 if not yet. late: not all node processes came in time. reception: where they come by
-    themselves, else None. last: the end of the last attempt about which a restart was decided.
-    stopper: which node process was told to end the job, in words, "" for none.
+    node was lost last, in seconds, 0 for never. late: not all node processes came in time.
+    reception: where they come by themselves, else None. last: the end of the last attempt about
+    which a restart was decided. stopper: which node process was told to end the job, in words, ""
+    for none.
     """
 
     def __init__(
@@ -63,7 +63,6 @@ class JobState:
         self.address: tuple[str, int] = ("", 0)
         self.active_at = time.monotonic_ns()
         self.lost_at = 0.0
-        self.running_since = 0
         self.late = False
         self.reception: Reception | None = None
         self.last: GroupEnd | None = None
@@ -85,7 +84,7 @@ class JobState:
         self.active_at = time.monotonic_ns()
         first, size = self.work.first, self.work.size
         self.parts = [
-            NodePart(n, node.host, first(n), size(n), node.clocks, {}, named=named)
+            NodePart(n, node.host, first(n), size(n), node.clocks, {}, {}, {}, named=named)
             for n, node in enumerate(nodes)
         ]
 
@@ -105,8 +104,6 @@ class JobState:
     def note_phase(self) -> None:
         """Note that the job is in another phase."""
         phase = self.life.phase
-        if phase is JobPhase.RUNNING:
-            self.running_since = time.monotonic_ns()
         if phase not in (JobPhase.MEETING, JobPhase.DECIDING):
             facts = self._facts_of_phase()
             self.journal.note(phase.name.lower(), None, self.life.attempt, facts=facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from procession.rules.tables import Phase
 from procession.values.base import Value
 
 
@@ -29,21 +30,25 @@ class SlotEvent(enum.Enum):
 class JobPhase(enum.Enum):
     """Where a job is in its life."""
 
-    GATHERING = "node processes are awaited"
-    MEETING = "node 0 chooses where ranks meet"
-    STARTING = "ranks are being started"
-    RUNNING = "every rank reached its program"
-    STOPPING = "ranks are being ended"
-    DECIDING = "all have ended; somebody says whether they start again"
-    BACKOFF = "another attempt is to begin"
-    SUCCEEDED = "every rank finished"
-    FAILED = "a rank failed, or a node was lost"
-    STOPPED = "ended on request"
+    GATHERING = Phase.STARTING, "node processes are awaited"
+    MEETING = Phase.STARTING, "node 0 chooses where ranks meet"
+    STARTING = Phase.STARTING, "ranks are being started"
+    RUNNING = Phase.RUNNING, "every rank reached its program"
+    STOPPING = Phase.STOPPING, "ranks are being ended"
+    DECIDING = Phase.STOPPING, "all have ended; somebody says whether they start again"
+    BACKOFF = Phase.BACKOFF, "another attempt is to begin"
+    SUCCEEDED = Phase.SUCCEEDED, "every rank finished"
+    FAILED = Phase.FAILED, "a rank failed, or a node was lost"
+    STOPPED = Phase.STOPPED, "ended on request"
+
+    def __init__(self, shown: Phase, meaning: str) -> None:
+        self.shown = shown  # as people see it
+        self.meaning = meaning
 
     @property
     def final(self) -> bool:
         """Whether the job has ended."""
-        return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.STOPPED)
+        return self.shown.final
 
 
 class JobEvent(enum.Enum):

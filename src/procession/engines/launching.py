@@ -1,15 +1,21 @@
-"""Makes a job from what a user asks for; all of it is checked before nodes are asked for."""
+"""Makes a group on several machines; all is checked before nodes are asked for."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from procession.engines.contract import Engine
-from procession.engines.driver import LEASE
-from procession.engines.job import Job
+from procession.agent.boot import check_python
+from procession.engines.contract import Engine, EngineError
+from procession.engines.driver import LEASE, JobDriver
+from procession.engines.reception import Reception
 from procession.engines.registry import choose
-from procession.engines.work import Share, divide
+from procession.engines.tunnel import check
+from procession.engines.work import Share, Work, divide
+from procession.group.group import Group
+from procession.output.rundir import RunDir, directory_name, run_of
+from procession.prepare.asked import asked_of
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.events import Event
 from procession.values.ranks import is_by_rank
@@ -32,8 +38,8 @@ def make_job(
     control: bool | None = None,
     link_encryption: str = "auto",
     **policies: Any,
-) -> Job:
-    """Make a job that is not started yet; parameters as those of `procession.start`.
+) -> Group:
+    """Make a group on an engine that is not started yet; parameters as those of `procession.start`.
 
     lease: seconds of silence after which a node is lost. link_encryption: "auto" or "required",
     see `procession.start_on`. Raises SpecError and EngineError.
@@ -60,7 +66,7 @@ def make_job(
         whole = make_spec(program, nproc=nproc * nodes, **given, **others)
     if type(lease) not in (int, float) or not 1 <= lease < 1e6:
         raise SpecError(f"lease must be seconds, 1 or more, not {lease!r}")
-    return Job(
+    return group_on(
         divide(share, nodes, whole),
         chosen,
         lease=lease,
@@ -69,3 +75,54 @@ def make_job(
         control=control,
         link_encryption=link_encryption,
     )
+
+
+def group_on(
+    work: Work,
+    engine: Engine,
+    *,
+    lease: float = LEASE,
+    on_failure: Callable[[GroupEnd], object] | None = None,
+    on_event: Callable[[Event], object] | None = None,
+    control: bool | None = None,
+    link_encryption: str = "auto",
+    reception: Reception | None = None,
+) -> Group:
+    """Make the group of this work. reception: where node processes come by themselves.
+
+    Raises SpecError and EngineError.
+    """
+    try:
+        check(link_encryption)
+    except ValueError as e:
+        raise SpecError(f"link encryption {e} [P215]") from None
+    try:
+        check_python()  # of which node processes are started
+    except OSError as e:
+        raise EngineError(e.strerror or str(e)) from None
+    engine.check()
+    called = directory_name(work.spec.name, os.environ)
+    directory = RunDir(work.spec.logs, work.nproc, called)
+    made: list[Group] = []
+    try:
+        driver = JobDriver(
+            work,
+            engine,
+            lease=lease,
+            encrypted=link_encryption == "required",
+            run_id=run_of(directory.path),
+            on_failure=on_failure,
+            directory=directory if directory.kept else None,
+            reception=reception,
+            say=lambda text: made[0].say(f"procession: {text}"),
+        )
+    except BaseException:
+        directory.close()
+        raise
+    group = Group(driver, driver.printer, directory, driver.state.run_id, control)
+    made.append(group)
+    of_job = {"engine": engine.name, "nodes": work.nodes, "restart": repr(work.restart)}
+    directory.write_run({**asked_of(work.spec, driver.state.run_id), **of_job})
+    if on_event is not None:
+        group.subscribe(on_event)
+    return group

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from procession.driver.driver import Driver
 from procession.engines.jobstate import JobState
 from procession.engines.jobwords import (
     Event,
@@ -18,28 +19,30 @@ from procession.engines.jobwords import (
     SlotEvent,
     StopWanted,
 )
-from procession.engines.outcome import NodePart, ended_unasked
+from procession.engines.noderecord import NodeRecord
+from procession.engines.outcome import NodePart, ended_unasked, of_job
 from procession.engines.plain import group_end, rank_end
 from procession.engines.printer import Printer
 from procession.engines.questions import Questions
 from procession.engines.reception import Reception
-from procession.engines.restarts import JobRestarts
-from procession.engines.roster import NodeRecord
 from procession.engines.tunnel import possible
 from procession.engines.wire import Message
 from procession.explain.facts import facts_of_failure
+from procession.machine.machine import KINDS
 from procession.prepare.results import permitted
 from procession.rules.restarting import Decision
 from procession.values.errors import GroupEnd
+from procession.values.exit import Exit
 
 NOT_ENCRYPTED = "authenticated, not encrypted"
 LEAVING = (signal.SIGTERM, signal.SIGINT)  # what takes one node out of an elastic job
 SHOWN_STRAYS = 4
+EVENTS = {*KINDS.values(), "lost", "restarting"}  # of ranks
 WORKING = (JobPhase.STARTING, JobPhase.RUNNING)
 
 
 class NodeEvents:
-    """Takes what node processes send, as a `roster.Listener`. For the thread of the loop.
+    """Takes what node processes send, as a `Roster` tells it. For the thread of the loop.
 
     handle: takes events of the job's life. questions, reception: to be set; where nodes come by
     themselves, nothing that they send is unpickled. on_signal: to be called with each
@@ -53,14 +56,14 @@ class NodeEvents:
         self,
         state: JobState,
         handle: Callable[[Event], None],
-        restarts: JobRestarts,
+        driver: Driver,
         printer: Printer,
     ) -> None:
         self.on_signal: Callable[[int, str, bool], None] | None = None
         self._state = state
         self._life = state.life
         self._handle = handle
-        self._restarts = restarts
+        self._driver = driver
         self._printer = printer
         self._strays = set[str]()  # the addresses of those who were sent away
 
@@ -181,7 +184,9 @@ class NodeEvents:
             rank = part.first + part.failed.rank
             state.note("rank_failed", slot, facts=facts_of_failure(part.failed, rank))
             self._handle(Happened(SlotEvent.FAILED, slot))
-        elif message.kind == "restart":
+        elif message.kind == "event":
+            self._note(node, part, fields)
+        elif message.kind == "asked":
             self._decide_for_rank(node, part, fields)
         elif message.kind == "value":
             if self.reception is None and permitted(state.work.spec.program).pickles:
@@ -196,30 +201,49 @@ class NodeEvents:
             ok = part.state in ("SUCCEEDED", "STOPPED") and not part.end.failures
             self._handle(Happened(SlotEvent.ENDED, slot, ok=ok))
 
+    def _note(self, node: NodeRecord, part: NodePart, fields: Mapping[str, Any]) -> None:
+        """Note an event of a rank. Raises ValueError for one that cannot be."""
+        attempt = self._life.attempt + int(fields["life"])
+        at, pid = node.clocks.ours(int(fields["at"])), fields["pid"]
+        kind, rank, facts = str(fields["event"]), int(fields["rank"]), dict(fields["facts"])
+        if kind not in EVENTS or rank not in range(part.nproc):
+            raise ValueError("no event of a rank")
+        if kind == "spawned":
+            part.pids[rank] = int(pid)
+            part.exits.pop(rank, None)
+        elif kind == "exited":
+            code, number = facts.get("exit_code"), facts.get("signal")
+            part.exits[rank] = Exit(code, number, bool(facts.get("core")))
+        detail = str(fields["detail"])
+        self._state.journal.note(kind, part.first + rank, attempt, at, pid, detail, facts)
+
     def _decide_for_rank(self, node: NodeRecord, part: NodePart, fields: Mapping[str, Any]) -> None:
         """Decide whether a single rank starts again, and tell its node process.
 
         When the ranks are being ended, their node processes wait for no answer.
         """
         state, life, attempt = self._state, self._life, self._life.attempt
-        number = int(fields["id"])
+        asked = {"rank": int(fields["rank"]), "life": int(fields["life"])}
 
         def works() -> bool:
             return life.phase in WORKING and life.attempt == attempt
 
+        failed = of_job(part, rank_end(fields["end"]))
+        whole = GroupEnd(
+            state.work.spec.name, state.work.world, attempt=asked["life"], failures=(failed,)
+        )
+
         def done(end: GroupEnd, decided: Decision) -> None:
             if not works():
                 return
-            said = self._restarts.take(decided, None)
+            said = self._driver.recovery.take(decided, end, failed.rank)
             if said:
-                rank = end.failures[0].rank
-                state.journal.note("restarting", rank, attempt, detail=said)
                 state.announce(said)
-            answer = {name: getattr(decided, name) for name in ("again", "delay", "head", "count")}
-            node.link.send("decided", {"attempt": attempt, "id": number, **answer})
+            answer = {"again": decided.again, "delay": decided.delay, "said": said}
+            node.link.send("decided", {"attempt": attempt, **asked, **answer})
 
         if works():
-            self._restarts.decide_for_rank(part, state.work.world, fields, done)
+            self._driver.recovery.decide(lambda: whole, 0, failed.rank, done)
 
     def _signalled(self, node: NodeRecord, number: int, again: bool) -> None:
         state = self._state

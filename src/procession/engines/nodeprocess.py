@@ -1,9 +1,9 @@
 """The node process: what an engine starts on each node. It runs the ranks of its node for a driver.
 
-Theory of operation. A node process has a `Group`, a run on one machine, at the end of a link. The
-main thread runs an event loop for the link, heartbeats, signals and output; each attempt has a
-group in a thread of its own, so that nothing that a group does delays a heartbeat. All decisions
-that concern more than this node are the driver's.
+Theory of operation. A node process runs the ranks of one machine, at the end of a link. The
+main thread runs an event loop for the link, heartbeats, signals, output and ranks (`noderun`); what
+may take long is done in a thread, so that it delays no heartbeat. All decisions that concern more
+than this node are the driver's.
 
 The node process holds a lease on its driver. When the link ends, or nothing has come on it for the
 time of the lease, or (where an engine asks for that) standard input ends, the node process ends its
@@ -32,22 +32,22 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from procession.engines.attempt import Attempt
 from procession.engines.connecting import connect
 from procession.engines.contract import EngineError
 from procession.engines.interfaces import interface_of, say_interfaces, unset
 from procession.engines.invitation import Invitation, take_invitation
-from procession.engines.lease import watch_lease
-from procession.engines.link import Link
+from procession.engines.link import Link, watch_lease
+from procession.engines.noderun import NodeRun
 from procession.engines.ownnode import OwnNode
 from procession.engines.pump import Pump
+from procession.engines.signalled import WokenBySignals
 from procession.engines.will import Will, read_will
 from procession.engines.wire import Message
 from procession.system.eventloop import EventLoop
 from procession.system.ports import free_port
+from procession.system.threads import Errands
 
 SILENT = "it does not answer"
 CONNECT_SECONDS = 30.0  # for finding the driver
@@ -88,7 +88,9 @@ class NodeProcess:
         self._cut = False  # the output of this attempt is not wanted any more
         self._last = False  # no other attempt follows this one, whatever happens
         self._hurried = False
-        self._attempt: Attempt | None = None
+        self._attempt: NodeRun | None = None
+        self._disk = Errands("procession-disk")
+        self._disk.on_fault = self._loop.fail
         self._stderr = 2
 
     @property
@@ -118,7 +120,7 @@ class NodeProcess:
     def run(self) -> int:
         """Find the driver, and do what it says until the job is over."""
         told = TOLD if self.own is None else self.own.signals
-        wakeup = _signals_wake(self._loop, self._signalled, told)
+        wakeup = WokenBySignals(self._loop, self._signalled, told)
         if self.own is None:
             self._stderr = self._pump.take_over()
         try:
@@ -136,6 +138,9 @@ class NodeProcess:
         finally:
             if self._link is not None:
                 self._link.close()
+            if self._attempt is not None:
+                self._attempt.close()
+            self._disk.end()
             wakeup.close()
             self._pump.close()
             self._loop.close()
@@ -380,16 +385,16 @@ class NodeProcess:
         if self.own is not None:
             self.will = read_will(fields.get("will"))
             self.own.tell_once(say_interfaces(self.own.spec, [str(fields["interface"])], unset()))
-        self._attempt = Attempt(
-            self._loop, self._send, fields, blob, self._is_done, self._invitation.copied, self.own
-        )
+        around = self._is_done, self._invitation.copied, self.own, self._disk
+        self._attempt = NodeRun(self._loop, self._send, fields, blob, *around)
         self._attempt.start()
 
-    def _is_done(self, attempt: Attempt) -> None:
+    def _is_done(self, attempt: NodeRun) -> None:
         """Report the end of an attempt to the driver, after all output has been sent."""
 
         def tell() -> None:
             attempt.tell_end()
+            attempt.close()
             self._attempt = None
             if self._lost:
                 self._over = True
@@ -397,38 +402,6 @@ class NodeProcess:
         if self._lost or self._cut:
             self._pump.give_up()
         self._pump.when_dry(tell)
-
-
-class _signals_wake:  # noqa: N801 - a function whose result is to be closed
-    """Calls `take` in the loop's thread, the main one, for each signal that comes."""
-
-    def __init__(self, loop: EventLoop, take: Any, told: Sequence[int]) -> None:
-        self._loop = loop
-        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._came: list[int] = []
-        self._take = take
-        self._before = {n: signal.signal(n, self._take_note) for n in told}
-        loop.watch(self._read, self._look)
-        if told:
-            signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-
-    def _take_note(self, number: int, _: object) -> None:
-        self._came.append(number)
-
-    def _look(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._read, 4096)
-        while self._came:
-            self._take(self._came.pop(0))
-
-    def close(self) -> None:
-        if self._before:
-            signal.set_wakeup_fd(-1)
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._loop.forget(self._read)
-        os.close(self._read)
-        os.close(self._write)
 
 
 def command() -> NoReturn:

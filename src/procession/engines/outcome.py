@@ -10,6 +10,7 @@ from procession.engines.clocks import Clocks
 from procession.explain.stacks import merge, text
 from procession.values.base import Record
 from procession.values.errors import GroupEnd, Outcome, RankEnd
+from procession.values.exit import Exit
 
 PLACES = ("waits in ", "is in ", "is at ")  # how descriptions of stacks begin
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -23,7 +24,8 @@ class NodePart(Record):
     failure, as reported when it happened. end: how it ended. lost: why its node process is gone,
     while it had ranks; lost_at: when it was heard last. stacks: where its ranks were, put together
     as `text.Together` has it. errors: error reports of ranks that failed, by local rank. values:
-    pickles, by local rank.
+    pickles, by local rank. pids, exits: of processes that its ranks have or had, by local rank.
+    looked: its ranks as it has described them last.
     """
 
     node: int
@@ -32,12 +34,15 @@ class NodePart(Record):
     nproc: int
     clocks: Clocks
     values: dict[int, bytes | bytearray]
+    pids: dict[int, int]
+    exits: dict[int, Exit]
     failed: RankEnd | None = None
     end: GroupEnd | None = None
     state: str = ""
     lost: str = ""
     lost_at: int = 0
     stacks: Sequence[Mapping[str, Any]] = ()
+    looked: Sequence[Mapping[str, Any]] = ()
     errors: Mapping[str, Any] = NOTHING
     named: bool = False
 

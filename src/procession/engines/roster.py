@@ -14,85 +14,22 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from procession.engines.anteroom import Admits, Anteroom
 from procession.engines.clocks import Clocks
 from procession.engines.link import Link
+from procession.engines.nodeevents import NodeEvents
+from procession.engines.noderecord import NodeRecord
 from procession.engines.pump import CREDIT
-from procession.engines.will import Heir, read_heir
+from procession.engines.will import read_heir
 from procession.engines.wire import NO_KEY, Message
 from procession.system.eventloop import EventLoop
-from procession.values.base import Record
 from procession.values.version import __version__
-
-
-class Listener(Protocol):
-    """Takes note of node processes, and their messages."""
-
-    def expects(self, slot: int) -> bool:
-        """Tell whether a node process may come to this slot."""
-        ...
-
-    def seat(self) -> int:
-        """Give a slot for a node process that has none yet, -1 if all are taken."""
-        ...
-
-    def objection(self, greeting: dict[str, Any]) -> str:
-        """Say why a node process that greets so cannot be taken, "" if it can."""
-        ...
-
-    def joined(self, node: NodeRecord) -> None:
-        """Take note that a node process is there."""
-        ...
-
-    def refused(self, node: NodeRecord, why: str) -> None:
-        """Take note that a node process came and was sent away."""
-        ...
-
-    def strayed(self, address: str) -> None:
-        """Take note that somebody came who does not have the key."""
-        ...
-
-    def lost(self, node: NodeRecord, why: str) -> None:
-        """Take note that it is gone, or unreachable."""
-        ...
-
-    def heard(self, node: NodeRecord, message: Message) -> None:
-        """Take a message. Raises ValueError, KeyError or TypeError if it is malformed."""
-        ...
-
 
 BEATS = 5  # in one lease
 GREETING = 10.0  # seconds for a connection to prove that it is a node process
 STRANGERS = 64  # connections that have not proved it yet
-
-
-class NodeRecord(Record):
-    """What is known of a node process.
-
-    order, nproc, stop: where nodes come by themselves, by which they are put in order, how many
-    ranks each has, and the notice, grace and reap of its own `Stop`. heir: how others find it if
-    it takes over. peer: its address, "" on this machine. reached: our own address on its link.
-    interface: that of its link, "" if unknown. owed: bytes of its output shown since its last
-    credit.
-    """
-
-    slot: int
-    link: Link
-    host: str
-    pid: int
-    version: str
-    python: str
-    clocks: Clocks
-    order: tuple[Any, ...] = ()
-    nproc: int = 0
-    stop: tuple[float, ...] = ()
-    heir: Heir | None = None
-    peer: str = ""
-    reached: str = ""
-    interface: str = ""
-    owed: int = 0
 
 
 class Roster:
@@ -106,7 +43,7 @@ class Roster:
     def __init__(
         self,
         loop: EventLoop,
-        listener: Listener,
+        listener: NodeEvents,
         *,
         key: bytes,
         lease: float,

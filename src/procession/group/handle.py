@@ -1,9 +1,9 @@
-"""`Handle`: what the user holds of a run, be it a group on this machine or a job over several.
+"""`Handle`: what the user holds of a run.
 
-Theory of operation. A run is owned by one loop (a `Runner`: the supervisor, or a job's driver),
-which runs in one thread and ends with the run. Everybody else has a handle, and asks the loop.
-This module and `result` have all that groups and jobs share: waiting, interrupts, stopping,
-signals, the result, being seen from other terminals, and writing down the end.
+Theory of operation. A run is owned by one loop, its driver, which runs in one thread and ends with
+the run. Everybody else has a handle, and asks the loop. This module and `result` have what is
+behind `Group`: waiting, interrupts, stopping, signals, the result, being seen from other terminals,
+and writing down the end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from procession.values.errors import GroupStopped, SpecError, exit_code_after
 from procession.values.events import Event
 from procession.values.exit import is_signal
 from procession.values.policy import Stop, StopRequest
-from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from procession.control.reach import Reach
-    from procession.group.runner import Runner, Screen
+    from procession.driver.driver import Driver
+    from procession.group.screen import Screen
     from procession.output.wiring import Files
     from procession.values.errors import GroupEnd
 
@@ -37,36 +37,27 @@ CONTROL = "PROCESSION_CONTROL"
 
 
 class Handle(Waiting):
-    """What groups and jobs have in common; see `Group` and `Job`.
+    """The base of `Group`.
 
     unread: after `stop_when_unread`, whether nobody reads our standard output any more.
     stopper: who had it stopped, in words, for its report; to be set by who drives it.
     notes: what people should know of how ranks are started here, one line each.
-    distant: whether ranks may be on other machines, so that answers about them take time.
     """
 
-    distant = False
-
-    # Set by `_take`.
-    _screen: Screen
-    _run_dir: Files
-    _own_id: str
-
-    def __init__(self, spec: Spec, control: bool | None) -> None:
-        super().__init__(spec)
+    def __init__(
+        self, driver: Driver, screen: Screen, run_dir: Files, run_id: str, control: bool | None
+    ) -> None:
+        super().__init__(driver)
+        self.distant = driver.distant
+        self._screen = screen
+        self._run_dir = run_dir
+        self._own_id = run_id
         self.unread = False
         self.stopper = ""
         self.notes: list[str] = []
         self._controlled = os.environ.get(CONTROL) == "1" if control is None else control
         self._reach: Reach | None = None
         self._concludes_later = False
-
-    def _take(self, runner: Runner, screen: Screen, run_dir: Files, run_id: str) -> None:
-        """Take hold of what has been made for this run."""
-        self._runner = runner
-        self._screen = screen
-        self._run_dir = run_dir
-        self._own_id = run_id
 
     # -- running it
 
@@ -82,7 +73,7 @@ class Handle(Waiting):
                 taken()
             if self._controlled:
                 self._become_reachable()
-            self._runner.run()
+            self.driver.run()
         except BaseException as e:
             self._crash = e
         finally:
@@ -94,7 +85,7 @@ class Handle(Waiting):
         try:
             from procession.control.reach import Reach
 
-            self._reach = Reach(self, self._runner, self._screen, self._own_id)
+            self._reach = Reach(self, self.driver, self._screen, self._own_id)
             if self.run_dir:
                 from procession.control.index import note_run
 
@@ -131,7 +122,8 @@ class Handle(Waiting):
     @property
     def who_stopped(self) -> str:
         """Who had it stopped, in words, "" if that is not known."""
-        return self.stopper or (self._reach.stopper if self._reach is not None else "")
+        from_elsewhere = self._reach.stopper if self._reach is not None else ""
+        return self.stopper or from_elsewhere or self.driver.stopper
 
     def conclude_later(self) -> None:
         """Leave it to the caller of `drive` to call `conclude`. To be used before it."""
@@ -153,12 +145,12 @@ class Handle(Waiting):
         finally:
             if reach is not None:
                 reach.close()
-            self._runner.journal.let_threads_go()
+            self.driver.journal.let_threads_go()
 
     def _write_down(self, reach: Reach | None, end: GroupEnd | None, code: int | None) -> None:
         from procession.explain.summary import report_of, summary
 
-        report = f"the supervisor of {self.spec.name} failed; its ranks were ended"
+        report = f"the driver of {self.spec.name} failed; its ranks were ended"
         if code is None:  # what a command should exit with that did nothing but run it
             if end is None:
                 code = 1
@@ -188,7 +180,7 @@ class Handle(Waiting):
 
                 directory.write_end({**result, **slurm_ids(os.environ)}, report)
 
-        self._runner.journal.on_disk("writing the report to", write)
+        self.driver.journal.on_disk("writing the report to", write)
 
     def stop_when_unread(self) -> None:
         """Have it stopped when nobody reads our standard output any more; see `unread`.
@@ -202,21 +194,6 @@ class Handle(Waiting):
                 self.stop(wait=False)
 
         self._screen.on_quiet = stop
-
-    def watch(self, fd: int, call: Callable[[], object]) -> None:
-        """Have `call` called, in the thread of the loop, when `fd` can be read.
-
-        To be used in that thread, before the run is started.
-        """
-        self._runner.watch(fd, call)
-
-    def drain_patiently(self) -> None:
-        """Have all output shown at the end, however slowly it is read.
-
-        Only a reader that goes, or a stop that is asked for, ends this. To be used before the run
-        is started. Without this, it has two seconds.
-        """
-        self._runner.drain_patiently()
 
     def say(self, line: str) -> None:
         """Show a line on stderr, where it stands by itself among the lines of the ranks.
@@ -232,13 +209,13 @@ class Handle(Waiting):
     @property
     def began(self) -> float:
         """When it began, in seconds of the monotonic clock."""
-        began = self._runner.journal.began
+        began = self.driver.journal.began
         return began[0] / 1e9 if began else time.monotonic()
 
     @property
     def stop_signal(self) -> int:
         """The signal by which its ranks are, or were, asked to end."""
-        return self._runner.stop_signal
+        return self.driver.stop_signal
 
     @property
     def stopped_by(self) -> int:
@@ -258,28 +235,49 @@ class Handle(Waiting):
     @property
     def losses(self) -> list[str]:
         """What of its output, and of what is written down about it, is lost, one line each."""
-        return self._runner.losses
+        return self.driver.losses
 
     def look(self) -> dict[str, Any]:
-        """Describe the run as it is now, as plain data."""
-        raise NotImplementedError
+        """Describe the group as it is now, as plain data; see `looking.look_at` for the keys.
+
+        Not to be called by handlers of events where ranks are on other machines: those are asked,
+        and one that does not answer at once is shown as it was last seen.
+        """
+        from procession.group.looking import look_at
+
+        if self.distant:
+            self._check_thread("its node processes")
+        return look_at(self.driver, self.state.name, self.run_id, self.run_dir)
 
     def stacks(self, timeout: float = 1.0, *, native: bool = False) -> list[dict[str, Any]]:
-        """Say where each rank is now, as plain data; it goes on meanwhile. See `Group.stacks`."""
-        raise NotImplementedError
+        """Say where each rank that has a process is now, as plain data; it goes on meanwhile.
 
-    def subscribe(self, call: Callable[[Event], None]) -> None:
+        timeout: seconds that ranks have to answer; to look at programs that cannot answer, py-spy,
+        where it is installed, has as long again. native: with the frames of native code, by py-spy,
+        which stops each rank for a moment. Keys: rank (its local number), pid, frames (of its
+        main thread: lists of file, line and function, the innermost first), threads (`thread` and
+        `frames` of each that is known: of the main one, with `native` of all), state (what its
+        process does, in words, where no frame is known, else ""), kernel (its stack in the kernel,
+        where it may be read and no other is known), letter (of its process's state, as `ps` shows
+        it), native (frames in words).
+        `explain.stacks.merge.format` writes it for people. Raises ProcessionError in handlers of
+        events, and in a fork.
+        """
+        self._check_thread("its stacks")
+        return self.driver.stacks(timeout, native=native)
+
+    def subscribe(self, call: Callable[[Event], object]) -> None:
         """Have `call` called with each event, the past ones first.
 
         In a thread of its own for all handlers of the run, in order, or in this one if the run
         is over. At its end the run waits five seconds for handlers, not longer. What one raises
         is logged, the first time.
         """
-        self._runner.subscribe(call)
+        self.driver.subscribe(call)
 
     def __iter__(self) -> Iterator[Event]:
         """Give every lifecycle event, from the first on; ends when the run has ended."""
-        return self._runner.journal.follow(self._done.is_set)
+        return self.driver.journal.follow(self._done.is_set)
 
     # -- ending
 
@@ -305,7 +303,7 @@ class Handle(Waiting):
             raise SpecError(str(e)) from None
         if os.getpid() != self._owner:
             return  # a fork of the launcher: the run is not its own to end
-        self._runner.request_stop(request)
+        self.driver.request_stop(request)
         if wait:
             self.wait_for_end((grace or 0.0) + (notice or 0.0))
 
@@ -313,7 +311,7 @@ class Handle(Waiting):
         """End the run by SIGKILL, at once. wait: return when it has ended."""
         if os.getpid() != self._owner:
             return
-        self._runner.request_stop(StopRequest(kill=True))
+        self.driver.request_stop(StopRequest(kill=True))
         if wait:
             self.wait_for_end()
 
@@ -324,8 +322,8 @@ class Handle(Waiting):
         beyond the longest that its own limits allow. Returns at once in a thread of the run itself,
         and in a fork of the launcher.
         """
-        if os.getpid() == self._owner and not self._is_supervisor:
-            self._wait_for(self._done, self._longest() + more)
+        if os.getpid() == self._owner and not self._is_in_driver:
+            self._wait_for(self._done, self.driver.longest() + more)
             self._join()
 
     def send_signal(self, rank: int, signal: int, *, only_caught: bool = False) -> None:
@@ -339,12 +337,12 @@ class Handle(Waiting):
         if type(rank) is not int or rank not in range(self.spec.nproc):
             raise SpecError(f"there is no rank {rank!r}")
         _check_signal(signal)
-        self._runner.request_signal(rank, signal, only_caught)
+        self.driver.request_signal(rank, signal, only_caught)
 
     def signal_all(self, signal: int, *, only_caught: bool = False) -> None:
         """Send every rank a signal; see `send_signal`."""
         _check_signal(signal)
-        self._runner.request_signal(None, signal, only_caught)
+        self.driver.request_signal(None, signal, only_caught)
 
     def forget(self) -> None:
         """Let go of its socket, in a fork of this process."""

@@ -5,25 +5,16 @@ from __future__ import annotations
 import os
 import time
 
-from procession.driver.supervisor import Supervisor
-from procession.explain.report import what_happened
-from procession.prepare.resources import Resources
-from procession.system.threads import Latch
+from procession.driver.driver import Driver
 from procession.values.program import words_of
-from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.agent.stacks import Taken
 
-LINE = 300  # characters of a last line
-MARGIN = 0.5  # seconds more for the supervisor to answer
-
-
-def look_at(spec: Spec, supervisor: Supervisor, resources: Resources) -> dict[str, Any]:
-    """Describe a group as it is now; from any thread.
+def look_at(driver: Driver, state: str, run: str, run_dir: str) -> dict[str, Any]:
+    """Describe a group as it is now; from any thread. state: the name of its phase.
 
     Keys: name, run (its id), run_dir ("" for none), words (its command line, or its function),
     launcher (pid), cwd, host and slurm_job (see `system.origin`), nproc, node, nodes,
@@ -35,48 +26,10 @@ def look_at(spec: Spec, supervisor: Supervisor, resources: Resources) -> dict[st
     itself), last_line (that it wrote, if the launcher has it; escaped, and without colours), and of
     its last beat: beats, beat_at (seconds since 1970, or None), step, total, fields.
     """
-    from procession.output.escape import harmless, uncoloured
-
-    offset = time.time() - time.monotonic()
-    life = supervisor.lifecycle
-    ranks: list[dict[str, Any]] = []
-    for record, rank in zip(list(supervisor.records), list(life.ranks), strict=False):
-        beat = resources.board.beat(record.rank)
-        line = resources.streams.last_line(record.attempt, record.rank)
-        ranks.append(
-            {
-                "rank": record.rank,
-                "pid": record.pid,
-                "state": rank.state.name,
-                "started_at": record.started_at / 1e9 + offset if record.started_at else None,
-                "exit": str(record.exit) if record.exited_at else None,
-                "ended": rank.ended.name if rank.ended is not None else None,
-                "failed": rank.failed_at is not None,
-                "last_line": uncoloured(harmless(line)).decode(errors="replace")[:LINE],
-                "beats": beat.beats if beat else 0,
-                "beat_at": beat.at / 1e9 + offset if beat else None,
-                "step": beat.step if beat else None,
-                "total": beat.total if beat else None,
-                "fields": beat.fields if beat else {},
-            }
-        )
-    run_dir = resources.run_dir.path if resources.run_dir.kept else ""
-    return {
-        **outline(spec, resources.run_id, run_dir),
-        "state": supervisor.phase.name,
-        "attempt": life.attempt,
-        "began": supervisor.journal.began[1] if supervisor.journal.began else time.time(),
-        "cause": _cause(spec, supervisor),
-        "kill_at": supervisor.kill_at + offset if supervisor.kill_at is not None else None,
-        "ranks": ranks,
-    }
-
-
-def outline(spec: Spec, run: str, run_dir: str) -> dict[str, Any]:
-    """Give what does not change of the description of a run. spec: of all its ranks."""
     from procession.system.origin import origin
     from procession.values.masking import masked_words
 
+    spec, began = driver.spec, driver.journal.began
     return {
         "name": spec.name,
         "run": run,
@@ -89,34 +42,8 @@ def outline(spec: Spec, run: str, run_dir: str) -> dict[str, Any]:
         "nodes": spec.node.count,
         "first": spec.node.first(spec.nproc),
         "restarts": spec.restart.max,
+        "state": state,
+        "attempt": driver.attempt,
+        "began": began[1] if began else time.time(),
+        **driver.look(),
     }
-
-
-def _cause(spec: Spec, supervisor: Supervisor) -> str | None:
-    end = supervisor.outcomes.first_failure()
-    if end is None:
-        return None
-    return f"rank {spec.node.first(spec.nproc) + end.rank} {what_happened(end)}"
-
-
-def stacks_of(
-    supervisor: Supervisor, timeout: float, *, native: bool = False
-) -> list[dict[str, Any]]:
-    """Say where the ranks of a group are; from any thread but the supervisor's.
-
-    See `Group.stacks`.
-    """
-    from procession.explain.stacks.outside import look
-    from procession.explain.stacks.text import stack_of
-
-    answered = Latch()
-    seen: list[Taken] = []
-
-    def done(taken: list[Taken]) -> None:
-        seen.extend(taken)
-        answered.set()
-
-    supervisor.request_stacks(timeout, done)
-    answered.wait(timeout + MARGIN)
-    stacks = [stack_of(t.rank, t.pid, t.state, t.letter, t.text) for t in list(seen)]
-    return [stack.as_dict() for stack in look(stacks, timeout, native=native)]

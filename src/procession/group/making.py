@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from procession.agent.client import Agent
 from procession.explain.ends import start_failed
-from procession.group.group import SHORT, Group
+from procession.group.group import SHORT, Group, local_group
 from procession.output.wiring import Output
 from procession.prepare.jobs import fork_server
 from procession.prepare.payload import Payload
@@ -87,7 +87,7 @@ def _made_by(making: _Making) -> Group:
 
 
 class _Making:
-    """The making of a group in the thread of its supervisor, where no KeyboardInterrupt is raised.
+    """The making of a group in the thread of its driver, where no KeyboardInterrupt is raised.
 
     Only functions and arguments are pickled in the caller's thread, before: they may depend on its
     context variables and thread-locals.
@@ -151,7 +151,7 @@ class _Making:
 
     def _run(self) -> None:
         try:
-            group = Group(
+            group = local_group(
                 self.spec,
                 self.output,
                 self.server,

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterable
 
+from procession.driver.driver import MARGIN
 from procession.explain.ends import harmless_report
 from procession.rules.tables import Phase
 from procession.system.threads import Latch
@@ -29,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.group.runner import Runner
+    from procession.driver.driver import Driver
     from procession.prepare.results import Body
 
     Returned = Iterable[tuple[int, Program, Body]]
@@ -92,18 +93,13 @@ def result_of(end: GroupEnd, state: Phase, returned: Returned) -> Result:
 
 
 MOST_INTERRUPTS = 100  # by Ctrl-C, while a group is being killed
-MARGIN = 15.0  # seconds beyond all deadlines of a run, for the launcher's own work
 
 
 class Waiting:
     """A run that ends at some time, and its result. The base of `Handle`."""
 
-    _kind = "group"  # what people call it
-    _crash_text = "the supervisor of {name} failed ({why}); its ranks were ended"
-    _runner: Runner  # set by `Handle`
-
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
         self._thread: threading.Thread | None = None  # that drives the run
         self._owner = os.getpid()
         self._lock = threading.Lock()  # of what follows
@@ -113,22 +109,27 @@ class Waiting:
         self._outcome: Result | GroupFailed | None = None
 
     @property
+    def spec(self) -> Spec:
+        """What it runs: all of its ranks."""
+        return self.driver.spec
+
+    @property
     def state(self) -> Phase:
         """Where the run is in its life."""
-        raise NotImplementedError
+        return Phase.FAILED if self._crash is not None else self.driver.phase
 
     @property
     def end(self) -> GroupEnd | None:
         """How it ended, None while it has not."""
-        return self._runner.end
+        return self.driver.end
 
     def _over(self) -> None:
         """Wake everybody who waits for the end."""
         with self._lock:
             self._done.set()
-            self._runner.started.set()
+            self.driver.started.set()
             callbacks, self._callbacks = self._callbacks, []
-        self._runner.journal.wake()
+        self.driver.journal.wake()
         for call in callbacks:
             call()
 
@@ -152,7 +153,7 @@ class Waiting:
         stopped, and a second one kills it; when it has ended, KeyboardInterrupt is raised.
         """
         try:  # first of all: wherever an interrupt hits, the run is stopped
-            self._check_thread(f"the {self._kind}")
+            self._check_thread("the group")
             ended = self._wait_for(self._done, timeout)
         except KeyboardInterrupt:
             self._stop_on_interrupt()
@@ -168,11 +169,11 @@ class Waiting:
     def wait_started(self) -> None:
         """Wait until every rank has reached its program. Raises StartFailed if one did not."""
         try:
-            self._wait_for(self._runner.started, None)
+            self._wait_for(self.driver.started, None)
         except KeyboardInterrupt:
             self._stop_on_interrupt()
             raise
-        if self._runner.start_failed:
+        if self.driver.start_failed:
             self.wait()
 
     def __await__(self) -> Generator[Any, None, Result]:
@@ -198,7 +199,8 @@ class Waiting:
         return self.result()
 
     def _wait_for(self, latch: Latch, seconds: float | None) -> bool:
-        return latch.wait(seconds)
+        with self.driver.waited_for(self._done):
+            return latch.wait(seconds)
 
     def _check_thread(self, awaited: str) -> None:
         """Refuse to wait in a fork, and where the wait would never end. Raises ProcessionError.
@@ -206,14 +208,14 @@ class Waiting:
         awaited: what for, in words.
         """
         if os.getpid() != self._owner:
-            raise ProcessionError(f"this {self._kind} belongs to the process that started it")
-        if self._is_supervisor and not self._done.is_set():
-            raise ProcessionError(f"a handler of a {self._kind}'s events cannot wait for {awaited}")
+            raise ProcessionError("this group belongs to the process that started it")
+        if self._is_in_driver and not self._done.is_set():
+            raise ProcessionError(f"a handler of a group's events cannot wait for {awaited}")
 
     @property
-    def _is_supervisor(self) -> bool:
+    def _is_in_driver(self) -> bool:
         """Whether the run is driven, or handlers are called, in this thread."""
-        return threading.current_thread() in (self._thread, self._runner.journal.handlers.thread)
+        return threading.current_thread() in (self._thread, self.driver.journal.handlers.thread)
 
     def _stop_on_interrupt(self, *, kill: bool = False) -> None:
         """Stop the run and wait for its end; a further interrupt kills it.
@@ -222,17 +224,12 @@ class Waiting:
         """
         for _ in range(MOST_INTERRUPTS):
             try:
-                self._runner.request_stop(StopRequest(kill=kill))
-                self._wait_for(self._done, self._longest())
+                self.driver.request_stop(StopRequest(kill=kill))
+                self._wait_for(self._done, self.driver.longest())
                 self._join()
                 return
             except KeyboardInterrupt:
                 kill = True
-
-    def _longest(self) -> float:
-        """Give the seconds in which the run ends once it is stopped, whatever its ranks do."""
-        stop = self.spec.stop
-        return stop.notice + stop.grace + stop.reap + MARGIN
 
     def _join(self) -> None:
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -247,8 +244,9 @@ class Waiting:
                 if self._crash is not None:
                     why = str(self._crash).partition("\n")[0]
                     why = f"{type(self._crash).__name__}: {why}".removesuffix(": ")
-                    text = self._crash_text.format(name=self.spec.name, why=why)
-                    raise ProcessionError(text) from self._crash
+                    raise ProcessionError(
+                        f"the driver of {self.spec.name} failed ({why}); its ranks were ended"
+                    ) from self._crash
                 end = self.end
                 if end is None:
                     raise ProcessionError(f"{self.spec.name} has not ended yet")
@@ -259,13 +257,5 @@ class Waiting:
 
     def _result_of(self, end: GroupEnd) -> Result | GroupFailed:
         if end.failures:
-            return failed_by(end, self.spec.program, self._error_of)
-        return result_of(end, self.state, self._returned())
-
-    def _error_of(self, rank: int) -> dict[str, Any] | None:
-        """Give the error report of a rank, as `exception_of` reads it, None if it sent none."""
-        raise NotImplementedError
-
-    def _returned(self) -> Returned:
-        """Give rank, program and pickled value of each function that returned."""
-        raise NotImplementedError
+            return failed_by(end, self.spec.program, self.driver.error_of)
+        return result_of(end, self.state, self.driver.returned())

@@ -93,7 +93,7 @@ def _finish_all() -> None:
         if daemon:
             group.stop(wait=False)
         else:
-            group.expire()  # after a failure, nothing else is going to join
+            group.driver.request_impatience()  # after a failure, nothing else is going to join
     for group, _ in left:
         try:
             group.wait()

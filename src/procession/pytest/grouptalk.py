@@ -187,7 +187,7 @@ class GroupTalk(Conversation):
                 self._hear(rank)
         came, end = self._came, self._group.end
         if end is not None:
-            stacks = self._stacks or self._group.stacks_of_failure()
+            stacks = self._stacks or self._group.driver.stacks_of_failure()
             stacks = noted(stacks, self._ranks)
             if stacks and (came["timeout"] or came["lingered"] or came["stopped"]):
                 came["stacks"] = format_stacks(stacks)

@@ -80,7 +80,7 @@ class Ranks:
         """Whether all of them live, and none is about to be ended."""
         pids = self.group.pids().values()
         dead = [pid for pid in pids if processes.state_of(pid) in ("", "Z", "X")]
-        return not dead and self.group.failure is None and not self.are_over()
+        return not dead and self.group.state.name == "RUNNING" and not self.are_over()
 
     def are_over(self, patience: float = 0.0) -> bool:
         """Wait for the end of the group, `patience` seconds at most; says whether it came."""

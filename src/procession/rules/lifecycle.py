@@ -18,15 +18,13 @@ Rules that the tables rest on:
   have no process yet are still started, within the `START` deadline. That ends with the `PATIENCE`
   deadline, a request to stop, or a rank that cannot be started: a group never works with only a
   part of its ranks started.
-- The caller decides whether a group that failed starts again (`Swept.again`); the next attempt
-  begins with the `BACKOFF` deadline.
+- A lifecycle is one attempt. Whether another one follows is the caller's to decide (`begin`).
 - In a group of single ranks, a failure ends only its own rank, by SIGKILL if it does not exit. The
   group fails only if the caller does not start that rank again (`RankEvent.again`). Such a rank has
   deadlines of its own: what other ranks do moves none of them.
 - A stop may begin with notice: ranks that know of it may end by themselves, until the `NOTICE`
   deadline.
-- What is *wanted* is stored apart from the stage: a stop that is requested while a failed group is
-  being ended cancels the restart.
+- What is *wanted* is stored apart from the stage: a group that was to stop does not start again.
 - One deadline (`GRACE`) runs from the first stop signal to SIGKILL, for ranks and for whatever
   they left behind; it begins anew only for a request to hurry. A second deadline (`REAP`) limits
   the wait after SIGKILL. A deadline carries its attempt, so that an old one does nothing.
@@ -83,7 +81,6 @@ class Lifecycle(Record):
     """
 
     nproc: int
-    restarts: int = 0
     patient: bool = False
     single: bool = False
     stage: Stage = Stage.STARTING
@@ -92,9 +89,12 @@ class Lifecycle(Record):
     left_behind: bool = False
     ranks: Sequence[Rank] = ()
 
-    def begin(self) -> list[Action]:
-        """Give the actions that start the first attempt. To be called once."""
-        return [self._spawn(), self._arm(DeadlineKind.START)]
+    def begin(self, attempt: int = 0) -> list[Action]:
+        """Give the actions that start the ranks of an attempt, all anew."""
+        self.stage, self.attempt = Stage.STARTING, attempt
+        self.stop_wanted = self.left_behind = False
+        self.ranks = [Rank() for _ in range(self.nproc)]
+        return [Spawn(self.attempt), self._arm(DeadlineKind.START)]
 
     def handle(self, event: Event) -> list[Action]:
         """Take one event and return what to do now, in order. Raises IllegalEvent."""
@@ -107,8 +107,7 @@ class Lifecycle(Record):
         elif event.attempt != self.attempt or self.phase.final:
             return []
         else:
-            again = event.again and self._retry_due()
-            actions = self._move(GroupEvent.RETRY if again else GroupEvent.SWEPT)
+            actions = self._move(GroupEvent.SWEPT)
         while (coupling := tables.COUPLINGS.get(self.stage)) and self._all_are(coupling[0]):
             actions += self._move(coupling[1])
         return actions
@@ -188,14 +187,14 @@ class Lifecycle(Record):
         wishes = (w for w, asked in zip(tables.WISHES, asked_for, strict=True) if asked)
         return self._move(next(filter(self._entry, wishes)))
 
-    def _retry_due(self) -> bool:
-        return (
-            self.phase is Phase.SWEEPING
-            and self.attempt < self.restarts
-            and not self.stop_wanted
-            and self.verdict() is Phase.FAILED
-            and not any(r.start_failed or r.ended is Ended.LOST for r in self.ranks)
-        )
+    @property
+    def may_be_followed(self) -> bool:
+        """Whether this attempt has ended so that another one can follow: all could be started, and
+        nothing is left.
+        """
+        whole = not any(r.start_failed or r.ended is Ended.LOST for r in self.ranks)
+        over = self.stage is Stage.FAILED and not self.left_behind
+        return over and whole and not self.stop_wanted
 
     def _all_are(self, states: tuple[Worker, ...]) -> bool:
         """Tell whether every rank is in one of these states; asked after each event.
@@ -245,9 +244,6 @@ class Lifecycle(Record):
         """Do one step of an entry. rank, at: of the event, where it has them."""
         ranks = enumerate(self.ranks)
         match step:
-            case Do.BEGIN:
-                self.attempt += 1
-                return [self._spawn()]
             case Do.REVIVE:
                 again = Rank(attempt=self.ranks[rank].attempt + 1)
                 self.ranks = [again if r == rank else each for r, each in ranks]
@@ -278,10 +274,6 @@ class Lifecycle(Record):
                 return [Sweep()]
             case Do.SWEEP_KILL:
                 return [Sweep(kill=True)]
-
-    def _spawn(self) -> Spawn:
-        self.ranks = [Rank() for _ in range(self.nproc)]
-        return Spawn(self.attempt)
 
     def _fail(self, late: list[int], at: int) -> list[Action]:
         """Take those of these ranks for failed that have not reached their program."""

@@ -58,10 +58,9 @@ class StopWanted(Value):
 
 
 class Swept(Value):
-    """Nothing that the ranks of this attempt started is left. again: if it failed, start again."""
+    """Nothing that the ranks of this attempt started is left."""
 
     attempt: int
-    again: bool = True
 
 
 Event = RankEvent | Deadline | StopWanted | Swept

@@ -140,7 +140,6 @@ class Stage(_Names):
     KILLED = Phase.STOPPING, "ranks get SIGKILL"
     SWEEP_ASKED = Phase.SWEEPING, "the ranks are gone; leftovers get the stop signal"
     SWEEP_KILLED = Phase.SWEEPING, "the ranks are gone; leftovers get SIGKILL"
-    BACKOFF = Phase.BACKOFF, "all are gone; another attempt is to begin"
     SUCCEEDED = Phase.SUCCEEDED, "every rank finished"
     FAILED = Phase.FAILED, "a rank failed"
     STOPPED = Phase.STOPPED, "ended on request"
@@ -166,7 +165,6 @@ class GroupEvent(_Names):
     HURRY_WANTED = "a stop was requested with another signal, or less time"
     KILL_WANTED = "an end at once was requested"
     SWEPT = "nothing is left"
-    RETRY = "nothing is left, and another attempt is due"
 
 
 class DeadlineKind(_Names):
@@ -178,7 +176,6 @@ class DeadlineKind(_Names):
     LINGER = "ranks that reported their outcome are gone"
     GRACE = "ranks have obeyed the stop signal"
     REAP = "killed processes are gone"
-    BACKOFF = "the next attempt begins"
     START_IT = "a single rank that starts again has reached its program"
     LINGER_IT = "a single rank that reported its failure is gone"
     REAP_IT = "a single rank is gone after SIGKILL"
@@ -187,7 +184,6 @@ class DeadlineKind(_Names):
 class Do(_Names):
     """What is done on the way from one stage to the next. "It" is the rank of the event."""
 
-    BEGIN = "start all ranks of an attempt"
     FAIL_LATE = "take the ranks that have not reached their program for failed"
     FAIL_IT = "take it for failed"
     REVIVE = "start it again"
@@ -255,13 +251,10 @@ GROUP_TABLE: Table = {
     # What ranks left behind is being ended.
     **{(s, _G.STOP_WANTED): (s,) for s in SWEEPING},
     **{(s, _G.SWEPT): (None,) for s in SWEEPING},
-    **{(s, _G.RETRY): (_S.BACKOFF, _D.BACKOFF) for s in SWEEPING},
     (_S.SWEEP_ASKED, _G.HURRY_WANTED): (_S.SWEEP_ASKED, Do.SWEEP, _D.GRACE),
     (_S.SWEEP_ASKED, _G.KILL_WANTED): (_S.SWEEP_KILLED, Do.SWEEP_KILL, _D.REAP),
     (_S.SWEEP_ASKED, _D.GRACE): (_S.SWEEP_KILLED, Do.SWEEP_KILL, _D.REAP),
     (_S.SWEEP_KILLED, _D.REAP): (None, Do.GIVE_UP),
-    (_S.BACKOFF, _D.BACKOFF): (_S.STARTING, Do.BEGIN, _D.START),
-    (_S.BACKOFF, _G.STOP_WANTED): (None,),
 }
 
 # A group that leaves its other ranks alone when one has failed, until PATIENCE.

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from procession.engines.contract import EngineError
-from procession.engines.job import Job
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.plain import group_end, plain_group
 from procession.engines.rendezvous.host import make_hosted_job, share_of
@@ -27,6 +26,7 @@ from procession.engines.rendezvous.terms import (
 )
 from procession.engines.tunnel import check
 from procession.explain.summary import report_of
+from procession.group.group import Group
 from procession.group.result import StillRuns, failed_by
 from procession.prepare.results import value_of
 from procession.rules.tables import Phase
@@ -71,7 +71,7 @@ def run_together(
     if trust.note:
         _warn(trust.note)
     own, door = share_of(spec, terms), open_door(terms)
-    job: Job
+    job: Group
 
     def last_words(end: GroupEnd) -> dict[str, Any]:
         return _last_words(job.state, end, job.who_stopped)

@@ -9,7 +9,7 @@ from typing import Any
 
 from procession.engines.anteroom import Admits
 from procession.engines.contract import EngineError, EngineEvent, NodeCommand
-from procession.engines.job import Job
+from procession.engines.launching import group_on
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.reception import Reception
 from procession.engines.rendezvous.member import objection_of
@@ -17,6 +17,7 @@ from procession.engines.rendezvous.secret import Trust
 from procession.engines.rendezvous.terms import SPARES, Terms
 from procession.engines.will import Will
 from procession.engines.work import Share, divide
+from procession.group.group import Group
 from procession.values.errors import GroupEnd
 from procession.values.spec import Spec
 
@@ -116,12 +117,12 @@ def make_hosted_job(
     elects: bool = False,
     inherits: Will | None = None,
     **options: Any,
-) -> Job:
+) -> Group:
     """Make the job of all machines, on the one that hosts the rendezvous.
 
     spec: what each machine runs. door: listens at the agreed port. node: of this machine.
     last_words: what all launchers are told at the end. elects, inherits: see `Reception`.
-    options: of `Job`.
+    options: of `group_on`.
     """
     roll = Roll(terms)
     work = divide(Share(spec), terms.most)
@@ -142,7 +143,7 @@ def make_hosted_job(
         sealed=f"{terms.starter} {NOT_AGAIN}" if terms.starter else "",
         absent=roll.absent,
     )
-    return Job(work, Launchers(terms, node), lease=terms.lease, reception=reception, **options)
+    return group_on(work, Launchers(terms, node), lease=terms.lease, reception=reception, **options)
 
 
 def share_of(spec: Spec, terms: Terms) -> Spec:

@@ -41,7 +41,6 @@ _BELOW = re.compile(
     r"(^|/)procession/(worker/(bootstrap|program|process|ending|outcome|streams)|"
     r"agent/\w+)\.py$"
 )
-_STREAM = re.compile(r"(^|/)procession/worker/streams\.py$")
 _BETWEEN = re.compile(r"^<string>$|^<frozen runpy>$|/runpy\.py$")
 
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/([^/]+)")
@@ -146,12 +145,7 @@ def read_dump(text: str) -> tuple[Frame, ...]:
 
 
 def own_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Leave out what lies below the program: our frames, and those that run a module.
-
-    And the stream of ours to which the program may be writing.
-    """
-    while frames and _STREAM.search(frames[0][0]):
-        frames = frames[1:]
+    """Leave out what lies below the program: our frames, and those that run a module."""
     ours = [i for i, (file, _, _) in enumerate(frames) if _BELOW.search(file)]
     kept = frames[: ours[0]] if ours else frames
     while kept and _BETWEEN.search(kept[-1][0]):

@@ -14,17 +14,16 @@ closed by its exec: of a thousand ranks, each would take a fifth longer to start
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from procession.driver.journal import Journal
-from procession.driver.link import Link
-from procession.driver.ranks import Ranks
-from procession.driver.recovery import may_start_again
+from procession.machine.link import Link
+from procession.machine.ranks import Ranks
 from procession.output.wiring import Streams
 from procession.prepare.jobs import RankJobs
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import Phase
 from procession.system.eventloop import EventLoop
+from procession.system.threads import Errands
 from procession.values.base import Record
 from procession.values.program import Function
 from procession.values.spec import Spec
@@ -48,7 +47,6 @@ def terms_of(spec: Spec, life: Lifecycle, *, warm: bool) -> dict[str, Any]:
     return {
         "nproc": spec.nproc,
         "attempt": life.attempt,
-        "restarts": life.restarts,
         "patient": life.patient,
         "single": life.single,
         "python": spec.is_python,
@@ -56,7 +54,6 @@ def terms_of(spec: Spec, life: Lifecycle, *, warm: bool) -> dict[str, Any]:
         "may": may,
         "alone": spec.node.size(spec.nproc) == spec.nproc,
         "stacks": spec.hang.stacks,
-        "asks": may_start_again(spec),
         "warm": warm,
         "limits": {**vars(stop), "signal": int(stop.signal), "start": spec.hang.start},
     }
@@ -73,7 +70,11 @@ class Need(Record):
 
 
 class Starts:
-    """Asks for the ranks of one group. link: to its agent."""
+    """Asks for the ranks of one group. link: to its agent.
+
+    publish: passes on the events that were noted. disk, handlers: threads for files, and for the
+    code of users.
+    """
 
     def __init__(
         self,
@@ -81,16 +82,20 @@ class Starts:
         loop: EventLoop,
         ranks: Ranks,
         jobs: RankJobs,
-        journal: Journal,
         link: Link,
+        publish: Callable[[], None],
+        disk: Errands,
+        handlers: Errands,
     ) -> None:
         self._life = life
         self._loop = loop
         self._ranks = ranks
         self._jobs = jobs
         self._resources = jobs.resources
-        self._journal = journal
         self._link = link
+        self._publish = publish
+        self._disk = disk
+        self._handlers = handlers
         self._later: set[int] = set()  # whose time has not come
         self._wanted: deque[int] = deque()
         self._getting: list[Need] = []  # what threads are about to get
@@ -181,14 +186,14 @@ class Starts:
         def open_files() -> None:
             self._open(needs)
             if self._resources.environments:
-                self._journal.handlers.do(
+                self._handlers.do(
                     "variables that a handler of events gives", ask_handlers, always=True
                 )
             else:
                 come()
 
-        self._journal.publish()  # handlers get the event of an attempt before they are asked
-        self._journal.disk.do("making log files", open_files, always=True)
+        self._publish()  # handlers get the event of an attempt before they are asked
+        self._disk.do("making log files", open_files, always=True)
 
     def _open(self, needs: list[Need]) -> None:
         streams = self._resources.streams

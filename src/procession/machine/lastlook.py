@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 
-from procession.driver.link import Link
+from procession.machine.link import Link
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import Worker
 from procession.system.threads import Errands

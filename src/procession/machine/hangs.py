@@ -21,8 +21,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from procession.driver.lastlook import LastLook
-from procession.driver.ranks import Ranks
+from procession.machine.lastlook import LastLook
+from procession.machine.ranks import Ranks
 from procession.prepare.resources import Beat, Resources
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import Phase, Worker

@@ -2,8 +2,7 @@
 
 Theory of operation. The kernel has sent the ranks SIGKILL, their parent-death signal. What they
 have started is found by the mark of the launcher in /proc (`system.remains`), and killed. The rules
-go on in the launcher's own lifecycle, which has been in step with the agent's: it may say that the
-group starts again, under another agent.
+go on in the launcher's own lifecycle, which has been in step with the agent's.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from collections.abc import Callable
 
 from procession.agent import client
 from procession.agent.client import Agent
-from procession.driver.ranks import Ranks
-from procession.driver.recovery import GROUP, Recovery
+from procession.machine.ranks import Ranks
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import (
     Action,
@@ -26,6 +24,7 @@ from procession.rules.messages import (
     RankEvent,
     StopWanted,
     Sweep,
+    Swept,
 )
 from procession.rules.tables import GONE, DeadlineKind, Phase, Worker, WorkerEvent
 from procession.system.eventloop import EventLoop
@@ -43,19 +42,14 @@ KILLED = int(signal.SIGKILL)  # the wait status of who died of it
 
 
 class Orphans(Record):
-    """The end of an attempt without its agent. For the loop's thread.
-
-    handle: takes events. swept: called when nothing is left.
-    """
+    """The end of an attempt without its agent. For the loop's thread. handle: takes events."""
 
     _life: Lifecycle
     _loop: EventLoop
     _ranks: Ranks
-    _recovery: Recovery
     _server: Agent
     _reap: float
     _handle: Callable[[Event], None]
-    _swept: Callable[[], None]
     _remains: Remains | None = None
 
     def begin(self, fault: Fault, *, killed: bool, stop_asked: int, late: bool) -> None:
@@ -124,7 +118,6 @@ class Orphans(Record):
         seconds = {
             DeadlineKind.GRACE: 0.0,  # everything gets SIGKILL at once
             DeadlineKind.REAP: self._reap,
-            DeadlineKind.BACKOFF: self._recovery.decided[GROUP].delay,
         }.get(deadline.kind)
         if seconds is not None:
             self._loop.after(deadline.key, seconds, lambda: self._fire(deadline))
@@ -147,7 +140,7 @@ class Orphans(Record):
         if not self._remains.over:
             self._loop.after(self._look, LOOK_EVERY, self._look)
             return
-        self._swept()
+        self._handle(Swept(self._life.attempt))
 
     def close(self) -> None:
         """Do nothing any more."""

@@ -1,0 +1,237 @@
+"""The driver: the one loop that owns a run, from its first process to its end.
+
+Theory of operation. Wait, take what happened, do what follows. What happens to ranks comes from
+the machines on which they are; the driver writes it down and shows it, decides what starts again,
+and says in the end why. Nothing keeps its loop from hearing: what may hang (files, and the code of
+users) is done by threads (`journal`, `recovery`).
+
+The loop runs in a thread of its own (`Group`), or in the main thread of the command. Which machines
+there are, and how they are reached, is what kinds of drivers differ in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from procession.driver.journal import Journal
+from procession.rules.tables import Phase
+from procession.system.eventloop import EventLoop
+from procession.system.threads import Latch
+from procession.values.errors import GroupEnd
+from procession.values.events import Event
+from procession.values.exit import Exit
+from procession.values.policy import StopRequest
+from procession.values.program import Program
+from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from procession.driver.recovery import Done, Recovery
+    from procession.output.wiring import Files
+    from procession.prepare.results import Body
+
+MARGIN = 15.0  # seconds beyond all deadlines of a run, for the launcher's own work
+
+
+class Driver:
+    """Runs one group. `run` returns when it has ended, and `end` then says how.
+
+    started: set when the group has left its first phase, or has ended. running_since: when all
+    ranks of this attempt ran, in nanoseconds of the monotonic clock, 0 if not yet. Ranks are
+    numbered throughout the group.
+    """
+
+    distant = False  # whether ranks must be asked how they are, which takes time
+
+    def __init__(self, spec: Spec, directory: Files | None, on_failure: Any, keep: int) -> None:
+        """directory: where events are written down. keep: how many events are kept."""
+        self._spec = spec
+        self.end: GroupEnd | None = None
+        self.started = Latch()
+        self.crashed = False
+        self.journal = Journal(directory, keep)
+        loop = self._loop = EventLoop()
+        self.running_since = 0
+        self._directory = directory
+        self._on_failure = on_failure
+        self._recovery: Recovery | None = None
+        self.journal.on_fault(loop.fail)
+
+    @property
+    def recovery(self) -> Recovery:
+        """What decides after failures; made, and imported, for the first one."""
+        if self._recovery is None:
+            from procession.driver.recovery import Recovery
+
+            rules, reads = self._spec.restart, self._directory is not None
+            around = self._on_failure, self._loop, self.journal
+            self._recovery = Recovery(rules, *around, reads=reads)
+        return self._recovery
+
+    @property
+    def notes(self) -> list[str]:
+        """What the report says about attempts before the last one, and why there is no other."""
+        return self._recovery.notes if self._recovery is not None else []
+
+    def decide(self, look: Callable[[], GroupEnd], done: Done) -> None:
+        """Have it decided whether the group starts again. look: says how the attempt ended."""
+        began, self.running_since = self.running_since, 0
+        self.recovery.decide(look, began, None, done)
+
+    # -- running it
+
+    def run(self) -> None:
+        """Run the group to its end. Leaves nothing open, whatever happens."""
+        try:
+            self.begin()
+            while not self.phase.final:
+                self.journal.publish()
+                self._loop.turn()
+            self.end = self.conclude()
+        except BaseException:
+            self.crashed = True
+            raise
+        finally:
+            self.close()
+
+    def begin(self) -> None:
+        """Begin; in the loop's thread, as `conclude` and `close`."""
+
+    def conclude(self) -> GroupEnd:
+        """Show what is left to show, and say how the group ended."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give everything back, also what is left of the group."""
+        self._loop.close()
+        self.started.set()
+        self.journal.end()
+        self.journal.let_threads_go()
+
+    def watch(self, fd: int, call: Callable[[], object]) -> None:
+        """Have the loop call `call` when `fd` can be read; in the loop's thread, as `unwatch`."""
+        self._loop.watch(fd, call)
+
+    def unwatch(self, fd: int) -> None:
+        """Let the loop forget `fd`."""
+        self._loop.forget(fd)
+
+    # -- what is wanted, from any thread; each returns at once
+
+    def request_stop(self, request: StopRequest) -> None:
+        """Ask for the end of the group."""
+
+    def request_signal(self, rank: int | None, number: int, only_caught: bool = False) -> None:
+        """Ask for a signal to one rank's process, None for all. only_caught: if it handles it."""
+
+    def request_suspension(self) -> None:
+        """Ask that ranks and this whole process stop until SIGCONT; also from a signal handler.
+
+        For a driver in the main thread. No deadline passes meanwhile.
+        """
+
+    def request_impatience(self) -> None:
+        """Ask that a group that has failed, or fails, is ended at once."""
+
+    def subscribe(self, call: Callable[[Event], object], *, inside: bool = False) -> None:
+        """Have `call` called with each event, the past ones first.
+
+        In a thread for handlers; inside: in the loop's thread, for a handler that never waits.
+        When the group is over, in this thread.
+        """
+        add = self.journal.hear if inside else self.journal.subscribe
+        self._loop.request_certainly(lambda: add(call))
+
+    def on_signal(self, call: Callable[[int, str, bool], None]) -> None:
+        """Have `call` called with signals that come to processes of ours on other machines.
+
+        It gets the number, where it came, and whether it has come again.
+        """
+
+    def drain_patiently(self) -> None:
+        """Show all output at the end, however slowly it is read. To be called before `run`."""
+
+    # -- what is known, for any thread
+
+    @property
+    def spec(self) -> Spec:
+        """All ranks of the run as they were asked for."""
+        return self._spec
+
+    @property
+    def phase(self) -> Phase:
+        """Where the group is in its life."""
+        raise NotImplementedError
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt, from 0."""
+        raise NotImplementedError
+
+    @property
+    def stop_signal(self) -> int:
+        """By which signal ranks are, or were, asked to end."""
+        return int(self._spec.stop.signal)
+
+    @property
+    def stopper(self) -> str:
+        """Who has had it stopped, in words, where only the driver knows; else ""."""
+        return ""
+
+    @property
+    def start_failed(self) -> bool:
+        """Whether the group does not work because a rank could not be started."""
+        raise NotImplementedError
+
+    @property
+    def losses(self) -> list[str]:
+        """What of output and records is lost, and why, one line each."""
+        raise NotImplementedError
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of the machines of this attempt, by node rank; [] where there is only this."""
+        return []
+
+    def longest(self) -> float:
+        """Give the seconds in which a group ends once it is stopped, whatever its ranks do."""
+        stop = self.spec.stop
+        return stop.notice + stop.grace + stop.reap + MARGIN
+
+    def waited_for(self, done: Latch) -> contextlib.AbstractContextManager[None]:
+        """Give what is to hold while a thread waits for the run. done: set when it is over."""
+        return contextlib.nullcontext()
+
+    def pids(self) -> dict[int, int]:
+        """Give the process of each rank of this attempt that has or had one."""
+        raise NotImplementedError
+
+    def exit_of(self, rank: int) -> Exit | None:
+        """Give the exit status of a rank, None while it has not exited; see `Group.exit_of`."""
+        raise NotImplementedError
+
+    def look(self) -> dict[str, Any]:
+        """Describe this attempt; see `looking.look_at`. Not in the loop's thread."""
+        raise NotImplementedError
+
+    def stacks(self, timeout: float, *, native: bool) -> list[dict[str, Any]]:
+        """Say where ranks are; see `Group.stacks`. Not in the loop's thread."""
+        raise NotImplementedError
+
+    def stacks_of_failure(self) -> list[dict[str, Any]]:
+        """Say where ranks were when the group failed, as `stacks` does, where that is known."""
+        return []
+
+    def error_of(self, rank: int) -> dict[str, Any] | None:
+        """Give the error report of a rank, as `exception_of` reads it, None if it sent none."""
+        raise NotImplementedError
+
+    def returned(self) -> Iterator[tuple[int, Program, Body]]:
+        """Give rank, program and pickled value of each function that returned.
+
+        Raises ProcessionError if one is lost.
+        """
+        raise NotImplementedError

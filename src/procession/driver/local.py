@@ -1,0 +1,343 @@
+"""The driver of a group on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from procession.agent.client import Agent
+from procession.driver.driver import Driver
+from procession.explain.ends import announced_by
+from procession.explain.facts import facts_of_failure, facts_of_start, load_words
+from procession.machine.machine import Machine
+from procession.prepare.jobs import RankJobs
+from procession.rules import messages
+from procession.rules.messages import StopWanted
+from procession.rules.tables import DeadlineKind, Phase, Worker
+from procession.values.errors import GroupEnd, ProcessionError, RankEnd
+from procession.values.events import NO_FACTS
+from procession.values.exit import Exit
+from procession.values.policy import StopRequest
+from procession.values.program import Function, Program
+from procession.values.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    from procession.prepare.results import Body
+    from procession.rules.restarting import Decision
+
+    T = TypeVar("T")
+
+EVENTS_OF_A_LIFE = 10  # of one rank
+DRAIN_SECONDS = 2.0  # for output that may explain a failure, or whose reader takes nothing
+LOAD_SECONDS = 0.05  # many short runs are over by then
+
+
+class LocalDriver(Driver):
+    """Runs a group on this machine. machine: its ranks."""
+
+    def __init__(self, spec: Spec, jobs: RankJobs, server: Agent) -> None:
+        run_dir = jobs.resources.run_dir
+        directory = run_dir if run_dir.kept else None
+        super().__init__(spec, directory, spec.on_failure, EVENTS_OF_A_LIFE * spec.nproc)
+        journal = self.journal
+        around = journal.note, journal.publish, journal.disk, journal.handlers
+        machine = self.machine = Machine(spec, jobs, server, self._loop, self, *around)
+        # For so long its reader may take nothing of the output that is still to be shown; None: for
+        # ever. The wait for it ends when a stop is asked for.
+        self._stall_seconds: float | None = DRAIN_SECONDS
+        self._hurry = self._drained = False
+        self._life, self._noted = machine.life, machine.life.phase
+        self._between: Phase | None = None  # what follows the end of an attempt, if not the end
+        self._restarting = ""  # in words
+        self._notes: list[str] = []  # for the report
+
+    # -- running it
+
+    def begin(self) -> None:
+        """Begin with the first attempt."""
+        self.machine.begin()
+
+    def close(self) -> None:
+        """Give everything back; whatever is left of the group is killed with its agent."""
+        self.machine.close()
+        super().close()
+
+    # -- what is wanted
+
+    def request_stop(self, request: StopRequest) -> None:
+        """Ask for the end of the group."""
+
+        def take() -> None:
+            self._hurry = True
+            if self._between is not None:
+                self._stop_between()
+            else:
+                self.machine.stop(request)
+
+        self._loop.request(take)
+
+    def request_signal(self, rank: int | None, number: int, only_caught: bool = False) -> None:
+        """Ask for a signal to one rank's process, None for all. only_caught: if it handles it."""
+        at = time.monotonic_ns()
+        self._loop.request(lambda: self.machine.signal(rank, number, only_caught, at))
+
+    def request_suspension(self) -> None:
+        """Ask that ranks and this whole process stop until SIGCONT."""
+        self._loop.request(self.machine.suspend)
+
+    def request_impatience(self) -> None:
+        """Ask that a group that has failed, or fails, is ended at once."""
+        self._loop.request(self.machine.end_patience)
+
+    def drain_patiently(self) -> None:
+        """Show all output at the end, however slowly it is read."""
+        self._stall_seconds = None
+
+    # -- what is known
+
+    @property
+    def phase(self) -> Phase:
+        """Where the group is in its life."""
+        return Phase.FAILED if self.crashed else self._between or self._life.phase
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt, from 0."""
+        return self._life.attempt
+
+    @property
+    def stop_signal(self) -> int:
+        """By which signal ranks are, or were, asked to end."""
+        return self.machine.stop_signal
+
+    @property
+    def start_failed(self) -> bool:
+        """Whether the group does not work because a rank could not be started."""
+        failed = any(rank.start_failed for rank in self._life.ranks)
+        return failed and self.phase is not Phase.RUNNING
+
+    def pids(self) -> dict[int, int]:
+        """Give the process of each rank of this attempt that has or had one."""
+        return {r.rank: r.pid for r in list(self.machine.records) if r.pid is not None}
+
+    def exit_of(self, rank: int) -> Exit | None:
+        """Give the exit status of a rank, None while it has not exited."""
+        states = self._life.ranks
+        if not states or states[rank].state is not Worker.EXITED:
+            return None
+        record = self.machine.records[rank]
+        announced = announced_by(states[rank], record)
+        return record.exit if announced is None else Exit(announced)
+
+    def look(self) -> dict[str, Any]:
+        """Describe this attempt."""
+        from procession.explain.report import what_happened
+        from procession.machine.looking import kill_at, ranks_of
+
+        first = self.spec.node.first(self.spec.nproc)
+        end = self.machine.outcomes.first_failure()
+        cause = None if end is None else f"rank {first + end.rank} {what_happened(end)}"
+        kill = kill_at(self.machine)
+        return {"cause": cause, "kill_at": kill, "ranks": ranks_of(self.machine)}
+
+    def stacks(self, timeout: float, *, native: bool) -> list[dict[str, Any]]:
+        """Say where ranks are."""
+        from procession.machine.looking import stacks_of
+
+        return stacks_of(self.machine, self._loop, timeout, native=native)
+
+    def stacks_of_failure(self) -> list[dict[str, Any]]:
+        """Say where ranks were when the group failed, as `stacks` does."""
+        return [each.as_dict() for each in self.machine.last_look.stacks]
+
+    def error_of(self, rank: int) -> dict[str, Any] | None:
+        """Give the error report of a rank, as `exception_of` reads it, None if it sent none."""
+        return self.machine.records[rank].description or None
+
+    def returned(self) -> Iterator[tuple[int, Program, Body]]:
+        """Give rank, program and pickled value of each function that returned."""
+        for record in self.machine.records:
+            if record.report is None:
+                if record.refused and isinstance(self.spec.program, Function):
+                    said = f"the value of rank {record.rank} is lost: {record.refused}"
+                    raise ProcessionError(said)
+                continue
+            if record.report.holds_value:
+                yield record.rank, self.spec.program_of(record.rank), record.report.body
+            if record.report.good:
+                record.report = None  # the value has been read, and may be large
+
+    # -- what happens on the machine, see `machine.Listener`
+
+    def begins(self) -> None:
+        """Take note that an attempt begins."""
+        self._note_phase()
+
+    def happened(self, event: messages.Event) -> None:
+        """Take an event that was passed to the rules."""
+        if isinstance(event, StopWanted) and self._between is not None:
+            self._stop_between()
+        if self._between is None and self._life.phase is not self._noted:
+            single, follows = self._life.single, self._life.may_be_followed
+            asks = self.spec.restart.max > 0 or self.spec.on_failure is not None
+            if asks and follows and not single:
+                self._between = Phase.SWEEPING
+                self.machine.resources.streams.drain(DRAIN_SECONDS)
+                self.decide(self.machine.outcomes.of_group, self._follow)
+            else:
+                self._note_phase()
+
+    def asked(self, rank: int, attempt: int) -> None:
+        """Decide whether a single rank starts again."""
+        self._life.ranks[rank].awaited = True
+
+        def answer(end: GroupEnd, decided: Decision) -> None:
+            if self._life.phase in (Phase.STARTING, Phase.RUNNING) and not self._life.stop_wanted:
+                said = self.recovery.take(decided, end, rank)
+                self.machine.answer(rank, attempt, decided.again, decided.delay, said)
+
+        self.recovery.decide(lambda: self.machine.outcomes.of_single(rank), 0, rank, answer)
+
+    def remarked(self, said: str) -> None:
+        """Take a remark about the imports, for the log and the report."""
+        self._notes.append(said)
+        import logging
+
+        log = logging.getLogger("procession")
+        self.journal.handlers.do("logging", lambda: log.warning("procession: %s", said))
+
+    def suspended(self) -> None:
+        """Stop this process: the ranks have been stopped."""
+        self._loop.hold()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._loop.release()  # it was continued
+
+    def _note_phase(self) -> None:
+        phase = self._noted = self.phase
+        if phase in (Phase.RUNNING, Phase.STOPPING):
+            self._prepare()
+        detail, facts = "", NO_FACTS
+        if phase is Phase.STARTING:
+            facts = facts_of_start(self.spec, self.machine.resources.run_id)
+        elif phase is Phase.BACKOFF:
+            detail = self._restarting
+        elif phase is Phase.FAILED:
+            end = self._first_failure()
+            facts = facts_of_failure(end) if end is not None else NO_FACTS
+        self.journal.note(phase.name.lower(), None, self.attempt, detail=detail, facts=facts)
+        if phase is Phase.RUNNING:
+            self.running_since = time.monotonic_ns()
+        if phase is not Phase.STARTING:
+            self.started.set()
+
+    # -- from one attempt to the next
+
+    def _follow(self, end: GroupEnd, decided: Decision) -> None:
+        """Begin with the next attempt, in a while, or end."""
+        if self._between is not Phase.SWEEPING:
+            return  # a stop was wanted meanwhile
+        self._restarting = self.recovery.take(decided, end, None)
+        if not decided.again:
+            self._goes_no_further()
+            return
+        self._between = Phase.BACKOFF
+        self._note_phase()
+        self._loop.after(Phase.BACKOFF, decided.delay, self._begin_again)
+
+    def _begin_again(self) -> None:
+        self._between = None
+        self.machine.begin(self.attempt + 1)
+
+    def _stop_between(self) -> None:
+        """End here, though another attempt might follow: a stop is wanted."""
+        self._life.stop_wanted = True
+        self._goes_no_further()
+
+    def _goes_no_further(self) -> None:
+        """Let the attempt that has ended be the last one."""
+        self._between = None
+        self._loop.cancel(Phase.BACKOFF)
+        self._note_phase()
+
+    # -- the end
+
+    def _prepare(self) -> None:
+        """Have what says how a group failed loaded before it is needed.
+
+        While ranks end, after what is to be done now; or soon after all have begun. Then a failure
+        does not wait for it, and a run of weeks can still explain itself when this package was
+        replaced meanwhile.
+        """
+        wait, stacks = LOAD_SECONDS, self._spec.hang.stacks and self._spec.is_python
+        if self.machine.life.failures:
+            wait, stacks = 0.0, False  # they have been taken by now
+        self._loop.after(load_words, wait, lambda: load_words(stacks))
+
+    def conclude(self) -> GroupEnd:
+        """Show what is left to show, and say how the group ended."""
+        self.journal.publish()
+        notes = [*self.notes, *self._notes]
+        if not self._drain():
+            notes.append("the console did not take all output in time; the rest was cut off [P407]")
+        notes += self.machine.notes
+        notes += self.journal.settle()
+        if self.machine.resources.run_dir.kept:
+            self.journal.on_disk("looking at", self.machine.resources.run_dir.check)
+        notes += self.losses
+        return self._with_files(lambda read: self.machine.end(notes, read=read))
+
+    def _with_files(self, call: Callable[[bool], T]) -> T:
+        """Give what `call` gives, which reads files if it gets True; without them if they hang.
+
+        It waits. To be used when no rank is there any more.
+        """
+        if not self.machine.resources.run_dir.kept:
+            return call(True)
+        found: list[T] = []
+        read = self.journal.on_disk("reading", lambda: found.append(call(True)))
+        return found[0] if read else call(False)
+
+    def _first_failure(self) -> RankEnd | None:
+        """Say how the rank ended that failed first. To be used when no rank is there any more."""
+        return self._with_files(lambda read: self.machine.outcomes.first_failure(read=read))
+
+    @property
+    def losses(self) -> list[str]:
+        """What of output and records is lost, and why, one line each."""
+        return [*self.machine.losses, *([self.journal.late] if self.journal.late else [])]
+
+    def _drain(self) -> bool:
+        """Show what is still to be shown; False if it was cut off, by the time or by a stop."""
+        streams = self.machine.resources.streams
+        if self._hurry:
+            return streams.drain(DRAIN_SECONDS)
+        # The group is over: what happens to its agent now is no part of it.
+        self.machine.link.leave()
+        for kind in DeadlineKind:
+            self._loop.cancel(kind)
+
+        def drained() -> None:
+            self._drained = True
+
+        def look(before: int) -> None:
+            if streams.shown == before:
+                self._hurry = True
+            else:
+                await_reader()
+
+        def await_reader() -> None:
+            if self._stall_seconds is not None:
+                self._loop.after(look, self._stall_seconds, partial(look, streams.shown))
+
+        streams.finish(lambda: self._loop.request(drained))
+        await_reader()
+        while not (self._drained or self._hurry):
+            self._loop.turn()
+        self._loop.cancel(look)
+        return streams.drain(DRAIN_SECONDS if self._drained else 0.0)
