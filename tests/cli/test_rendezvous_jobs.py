@@ -52,10 +52,12 @@ def launcher(*line, node=0, **env):
 def test_one_cause_everywhere_and_what_cannot_join(tmp_path):
     """Also: strangers, another id, another secret and another size keep nobody out."""
     script = write(tmp_path / "fail.py", """
-        import os, sys, time
-        if os.environ["RANK"] == "3":
-            raise ValueError("no such batch")
-        time.sleep(100)
+        import os, time
+        here = os.path.dirname(__file__)
+        open(here + "/there" + os.environ["RANK"], "w").close()
+        while os.environ["RANK"] != "3" or not os.path.exists(here + "/there0"):
+            time.sleep(0.01)
+        raise ValueError("no such batch")
     """)  # fmt: skip
     port = free_port()
     line = words(port, 2, "-n", "2", script)
