@@ -98,7 +98,7 @@ def test_nothing_is_left_when_every_ssh_is_killed(ssh, tmp_path):
     _, said = job.communicate(timeout=60)
     assert job.returncode != 0
     # The ranks of others may have ended before the loss of their own client was noticed.
-    assert any(f"({node}) was lost" in said for node in ssh.nodes)
+    assert ") was lost" in said and all(f"on {node}" in said for node in ssh.nodes), said
     until(lambda: not any(map(alive, pids)), "the end of all ranks and daemons")
 
 

@@ -54,9 +54,9 @@ class Size(NamedTuple):
 # With three ranks that may hang, or are given notice, it would take too long.
 NO_HANGS = {WorkerEvent.HUNG, GroupEvent.HUNG, GroupEvent.NOTICE_WANTED, Stage.NOTICE}
 SIZES = [
-    pytest.param(Size(2, False, 500, 20_000), id="two"),
+    pytest.param(Size(2, False, 1_000, 20_000), id="two"),
     pytest.param(Size(2, True, 1_000, 20_000), id="two single ones", marks=pytest.mark.long),
-    pytest.param(Size(3, False, 5_000, 80_000, NO_HANGS), id="three", marks=pytest.mark.long),
+    pytest.param(Size(3, False, 20_000, 80_000, NO_HANGS), id="three", marks=pytest.mark.long),
 ]
 BEFORE_CAUSE, AFTER_CAUSE, NOW, LATER = 5, 50, 1000, 2000
 KINDS = [kind for kind in DeadlineKind if kind not in tables.OF_A_RANK]
@@ -376,7 +376,7 @@ def who_is_not_signalled_at_once_is_given_until_linger(walk):
 @checked
 def only_its_own_deadline_and_a_late_start_end_patience(walk):
     waiting = [key for key in walk.came_from if world_of(key).life.waiting]
-    assert len(waiting) > 50
+    assert len(waiting) > 80
     for key in waiting:
         for kind in (DeadlineKind.LINGER, DeadlineKind.GRACE, DeadlineKind.REAP):
             life, untouched = world_of(key).life, world_of(key).life
