@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from markers import between
-from procession.engines.jobwords import JOB_TABLE, JobEvent, JobPhase
+from procession.rules.jobwords import JOB_TABLE, JobEvent, JobPhase
 from procession.rules.tables import (
     GONE,
     GROUP_TABLE,
@@ -76,7 +76,7 @@ def diagrams() -> str:
     return (
         f"A rank:\n\n```mermaid\n{rank}\n```\n\n"
         f"The group of ranks, which follows them:\n\n```mermaid\n{group}\n```\n\n"
-        f"A job over several nodes (`engines/jobwords.py`):\n\n```mermaid\n{job}\n```"
+        f"A job over several nodes (`rules/jobwords.py`):\n\n```mermaid\n{job}\n```"
     )
 
 

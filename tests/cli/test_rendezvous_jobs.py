@@ -343,47 +343,37 @@ def test_a_launcher_that_is_killed_ends_the_others(tmp_path, who):
         assert b"is lost: its connection " in said
 
 
-LONGER = """
+SAVES_LATE = """
 import os, signal, sys, time
-import procession
 
-def work(place):
-    told = []
-    signal.signal(signal.SIGTERM, lambda *_: told.append(1))
-    open(f"{place}/{os.environ['RANK']}", "w").close()
-    while len(os.listdir(place)) < 2:
-        time.sleep(0.01)
-    if os.environ["RANK"] == "0":
-        raise ValueError("no such batch")
-    while not told:
-        time.sleep(0.01)
-    time.sleep(9)  # more than the host gives its own rank, and its node processes
-    open(f"{place}/saved", "w").close()
+def save(*_):
+    time.sleep(1.5)  # more than its own launcher would give it
+    print("saved", flush=True)
+    sys.exit(0)
 
-host = sys.argv[2] == "127.0.0.1"
-where = {"endpoint": sys.argv[1], "local_addr": sys.argv[2], "join_timeout": 60}
-stop = procession.Stop(grace=0.5, reap=1) if host else procession.Stop(grace=300)
-try:
-    procession.run(work, args=(sys.argv[3],), nproc=1, nnodes=2, rendezvous=where, lease=40,
-                   stop=stop)
-except procession.GroupFailed as e:
-    print(e.cause.rank)
+signal.signal(signal.SIGTERM, save)
+rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
+print("attempt", attempt, "of", os.environ["TORCHELASTIC_MAX_RESTARTS"], flush=True)
+open(f"{sys.argv[1]}/{attempt}-{rank}", "w").close()
+while rank == "1" or not os.path.exists(f"{sys.argv[1]}/{attempt}-1"):
+    time.sleep(0.01)
+raise ValueError("no such batch")
 """
 
 
-@pytest.mark.long
-def test_ranks_have_the_grace_of_their_own_launcher_if_it_is_longer_than_the_hosts(tmp_path):
-    script, port = write(tmp_path / "longer.py", LONGER), free_port()
-    (tmp_path / "there").mkdir()
-    env = {**os.environ, **KEY}
-    endpoint, there, program = f"127.0.0.1:{port}", tmp_path / "there", [sys.executable, script]
-    with Watched(endpoint, "127.0.0.1", there, program=program, env=env) as host:
-        until(lambda: _listens(["--rdzv-endpoint", endpoint]), "somebody listens", PATIENCE)
-        with Watched(endpoint, "127.0.0.2", there, program=program, env=env) as member:
-            for each in (host, member):
-                assert each.end(PATIENCE) == 0, each.err
-                assert bytes(each.out) == b"0\n"
-    assert (tmp_path / "there" / "saved").exists()
+def test_the_numbers_of_the_host_count_and_launchers_that_differ_say_so(tmp_path):
+    script, line = write(tmp_path / "late.py", SAVES_LATE), words(free_port(), 2)
+    host = [*line, "--max-restarts", "1", "--shutdown-timeout", "60", "--prefix", ""]
+    member = [*line, "--max-restarts", "5", "--shutdown-timeout", "0.5", "--prefix", ""]
+    with launcher(*host, script, tmp_path, **KEY) as first:
+        until(lambda: _listens(line), "somebody listens", PATIENCE)
+        with launcher(*member, script, tmp_path, node=1, **KEY) as second:
+            assert (first.end(PATIENCE), second.end(PATIENCE)) == (1, 1)
+    assert second.out.splitlines() == [b"attempt 0 of 1", b"saved", b"attempt 1 of 1", b"saved"]
+    said = bytes(second.err)
+    assert said.count(b"was given other numbers") == 1
+    assert b"stop grace 60.0 (here 0.5), restart max 1 (here 5)" in said
+    assert b"other numbers" not in first.err
 
 
 def test_ranks_that_have_lost_a_host_which_may_go_on_have_a_second(tmp_path):

@@ -4,22 +4,22 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.engines.clocks": "Clocks",
+        "procession.driver.clocks": "Clocks",
         "procession.engines.contract": (
             "NodeCommand EngineError EngineGone INVITATION SLOT Said SlotGone"
         ),
         "procession.engines.invitation": "take_invitation",
-        "procession.engines.launching": "make_job",
-        "procession.engines.jobwords": (
+        "procession.api.jobs": "make_job",
+        "procession.rules.jobwords": (
             "Arm Deadline DeadlineKind Decided Drop End Happened JobPhase Launch Leaves Meet Met "
             "Slot SlotEvent Stop StopWanted"
         ),
-        "procession.engines.lifecycle": "IllegalEvent JobLife",
-        "procession.engines.outcome": "NodePart job_end",
-        "procession.engines.quorum": "World can_succeed",
+        "procession.rules.joblife": "IllegalEvent JobLife",
+        "procession.driver.jobend": "NodePart job_end",
+        "procession.rules.quorum": "World can_succeed",
         "procession.engines.will": "Heir Will read_heir read_will",
         "procession.engines.registry": "NAMES choose",
-        "procession.engines.work": "Share divide",
+        "procession.prepare.work": "Share divide",
         "procession.engines.workingcopy": "moved place",
     }
 )

@@ -5,8 +5,8 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.engines.anteroom": "Anteroom introduction",
-        "procession.engines.rendezvous.calling": "read_terms",
-        "procession.engines.rendezvous.host": "Roll",
+        "procession.api.together": "read_terms",
+        "procession.api.hosting": "Roll",
         "procession.engines.rendezvous.hosting": "is_own open_door",
         "procession.engines.rendezvous.member": "make_node_process objection_of take_part why_none",
         "procession.engines.rendezvous.munge": "Munge",

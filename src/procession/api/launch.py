@@ -161,7 +161,7 @@ def run(
     if rendezvous is not None:
         if given.pop("engine") is not None:
             raise SpecError("engine and rendezvous cannot go together")
-        from procession.engines.rendezvous.calling import run_together
+        from procession.api.together import run_together
 
         return run_together(given.pop("program"), **given)
     del given["timeout"], given["rendezvous"]
@@ -246,7 +246,7 @@ def _started_early(spec: Spec, on_event: OnEvent | None, control: bool | None) -
 
 def _started_on(given: dict[str, Any]) -> Group:
     """Start a job. given: the parameters of `start_on` by name; None stands for its defaults."""
-    from procession.engines.launching import make_job
+    from procession.api.jobs import make_job
 
     links = {each: given.pop(each) for each in LINKS}
     given |= {name: value for name, value in links.items() if value is not None}

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
+from procession.driver.job import LEASE
 from procession.engines.contract import EngineError
-from procession.engines.driver import LEASE
 from procession.engines.registry import NAMES, NO_OPTIONS
 from procession.engines.rendezvous.terms import Terms
 from procession.engines.slurm.allocation import read_allocation

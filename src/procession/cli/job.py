@@ -7,18 +7,18 @@ import shlex
 from collections.abc import Callable
 from typing import NoReturn
 
+from procession.api.jobs import group_on
 from procession.cli.engine_request import EngineRequest
 from procession.cli.request import Request
 from procession.cli.run import exit_code, settled
 from procession.cli.say import refuse
 from procession.cli.signals import RunSignals, woken_by_signals
 from procession.engines.contract import EngineError
-from procession.engines.launching import group_on
 from procession.engines.registry import choose
 from procession.engines.slurm.allocation import is_in_job
-from procession.engines.work import Share, divide
 from procession.group.group import Group
 from procession.group.handle import CONTROL
+from procession.prepare.work import Share, divide
 from procession.values.errors import SpecError
 from procession.values.events import Event
 

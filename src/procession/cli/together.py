@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+from procession.api.hosting import make_hosted_job, share_of
 from procession.cli.engine_request import EngineRequest
 from procession.cli.job import conducted, job_signals, made
 from procession.cli.request import Request
@@ -19,7 +20,6 @@ from procession.cli.signals import RunSignals
 from procession.cli.starters import abort_others
 from procession.engines.contract import EngineError
 from procession.engines.nodeprocess import NodeProcess
-from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door, with_address
 from procession.engines.rendezvous.member import (
     Waiting,

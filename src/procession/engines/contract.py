@@ -1,8 +1,8 @@
 """What an engine is: it gives nodes, and starts one node process on each.
 
 An engine is no driver. It allocates nodes, starts node processes, and kills them as a last
-resort. What happens to ranks is reported by node processes over their links (see `nodeprocess` and
-`driver`), never by an engine.
+resort. What happens to ranks is reported by node processes over their links (see `nodeprocess`),
+never by an engine.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from procession.engines.work import Share
+from procession.prepare.work import Share
 from procession.values.base import Value
 from procession.values.errors import ProcessionError
 

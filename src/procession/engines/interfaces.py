@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from procession.engines.addresses import of_interfaces
-from procession.engines.noderecord import NodeRecord
 from procession.values.spec import Spec
 
 NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -27,18 +26,6 @@ def interface_of(address: str) -> str:
         return ""
     names = [row[5] for row in rows if row[0] == wanted and row[5] != "lo"]
     return names[0] if names else ""
-
-
-def interfaces_of(nodes: Sequence[NodeRecord]) -> list[str]:
-    """Give the interface of each node process's machine; "" for all where they are on one machine.
-
-    A node process on the driver's machine may have come by the loopback interface: its interface is
-    the one by which the others have come.
-    """
-    if len({node.peer for node in nodes}) < 2:
-        return [""] * len(nodes)
-    here = next(interface_of(node.reached) for node in nodes if node.peer)
-    return [node.interface if node.peer else here for node in nodes]
 
 
 def with_interface(spec: Spec, name: str) -> Spec:

@@ -271,7 +271,7 @@ class NodeProcess:
             return
         self._lost = f"the driver is lost: {why}"
         if self.will is not None and self._link is not None:
-            # When the driver has noticed, too, that this node is lost: see `quorum`.
+            # When the driver has noticed, too, that this node is lost: see `rules.quorum`.
             silent = 0.0 if self._link.closed_there else SURE * self._lease
             since = self._link.heard_at if silent else time.monotonic()
             self.will = self.will.__replace__(lost_at=since + silent)
@@ -339,6 +339,7 @@ class NodeProcess:
             self._welcome = True
             if self.own is not None:
                 self._lease = max(1.0, float(fields["lease"]))
+                self.own.adopt(fields["numbers"])
         elif message.kind == "beat":
             now = time.monotonic_ns()
             active = self._attempt.share_activity(now, fields) if self._attempt is not None else 0

@@ -269,8 +269,7 @@ class NodeRun:
         if machine is None:
             reply(None)
         elif fields["about"] == "look":
-            looked = {"now": time.time(), "kill_at": kill_at(machine), "ranks": ranks_of(machine)}
-            reply(looked)
+            reply(_look(machine))
         else:
             seconds, native = float(fields["seconds"]), bool(fields["native"])
 
@@ -324,7 +323,9 @@ class NodeRun:
             elif self._state == "SUCCEEDED":
                 self._send_values(machine)
         assert self._end is not None
+        looked = _look(machine) if machine is not None else None
         end = {"state": self._state, "end": plain_group(self._end), "stacks": stacks}
+        end = {**end, "looked": looked}
         self._tell("ended", {**end, "told": {str(rank): each for rank, each in errors.items()}})
 
     @staticmethod
@@ -357,6 +358,11 @@ class NodeRun:
         """Give everything back; whatever is left of the ranks is killed with their agent."""
         if self._machine is not None:
             self._machine.close()
+
+
+def _look(machine: Machine) -> Fields:
+    """Describe the ranks as they are now, by the clock of this machine."""
+    return {"now": time.time(), "kill_at": kill_at(machine), "ranks": ranks_of(machine)}
 
 
 def _unsent(end: RankEnd, why: str) -> RankEnd:

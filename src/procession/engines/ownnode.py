@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from procession.engines.numbers import numbers_of, say_difference, with_numbers
 from procession.output.wiring import Output
 from procession.prepare.resources import planned_output
 from procession.values.base import Record
@@ -68,6 +69,15 @@ class OwnNode(Record):
         if text and text != self.told:
             self.told = text
             self.say(text)
+
+    def adopt(self, numbers: Mapping[str, Any]) -> None:
+        """Let the numbers of the whole job count here, and say which ones differ from our own.
+
+        numbers: of the host, see `numbers`. Raises ValueError, TypeError or KeyError.
+        """
+        before = numbers_of(self.spec)
+        self.spec = with_numbers(self.spec, numbers)
+        self.tell_once(say_difference(before, numbers_of(self.spec)))
 
     def ends_at(self, number: int) -> bool:
         """Whether a person may end the run by this signal."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from procession.engines.contract import Chosen, Request
-from procession.engines.work import Share
+from procession.prepare.work import Share
 from procession.values.errors import SpecError
 
 NAMES = ("slurm", "ray", "ssh")

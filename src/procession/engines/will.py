@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from procession.engines.quorum import can_succeed
+from procession.rules.quorum import can_succeed
 from procession.values.base import Value, cast
 
 MOST_WAIT = 1e9  # seconds

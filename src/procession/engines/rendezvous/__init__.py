@@ -7,9 +7,9 @@ ranks of its machine as a node process does on an engine. From then on everythin
 driver and the node processes of `procession.engines`.
 
 `terms` says what is agreed on. `hosting` finds out who opens the door, `secret` how links prove who
-they are, by a shared secret or by `munge`. `host` and `member` are the two parts that a launcher
-can have.
+they are, by a shared secret or by `munge`. `member` is the part that each launcher has, and
+`succession` what follows when the host is lost; the host's part is `api.hosting`.
 
 May import the rest of engines and all that stands below. Start reading at `terms`,
-then `host` and `member`.
+then `member`.
 """

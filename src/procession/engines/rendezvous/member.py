@@ -123,7 +123,6 @@ def make_node_process(
     as the host is not found.
     """
     known: dict[str, Any] = {"nproc": spec.nproc, "least": terms.least, "most": terms.most}
-    known["stop"] = [spec.stop.notice, spec.stop.grace, spec.stop.reap]
     if terms.number is None:
         known["order"] = [terms.local_addr or own_name(), os.getpid()]
     waits = waiting or Waiting(terms, say if terms.tells else _nobody)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from procession.driver.driver import MARGIN, Driver
+from procession.driver.jobend import NodePart
+from procession.driver.jobstate import JobState
+from procession.driver.questions import Questions
+from procession.driver.roster import Roster
 from procession.engines.contract import Engine
-from procession.engines.jobstate import JobState
-from procession.engines.lifecycle import JobLife
-from procession.engines.outcome import NodePart
-from procession.engines.questions import Questions
-from procession.engines.roster import Roster
 from procession.engines.signalled import orderly_sigterm
-from procession.engines.work import Work
 from procession.explain.report import what_happened
+from procession.prepare.work import Work
+from procession.rules.joblife import JobLife
 from procession.rules.tables import Ended, Phase
 from procession.system.threads import Latch
 from procession.values.errors import RankEnd
@@ -28,7 +27,6 @@ from procession.values.spec import Spec
 Look = dict[str, Any]
 
 LOOK_SECONDS = 0.5  # for node processes to look at their ranks
-TIMES = ("started_at", "beat_at")
 
 
 class Known(Driver):
@@ -91,12 +89,10 @@ class Known(Driver):
         """Describe this attempt; a node that does not answer is shown as it was last seen."""
         answers = self.questions.ask("look", LOOK_SECONDS)
         parts = list(self.state.parts)
-        now = time.time()
         kill_at: list[float] = []
         for node, answer in answers.items():
             if answer and node < len(parts):
-                ahead = float(answer["now"]) - now  # of its clock, as far as one answer shows
-                parts[node].looked = [_moved(rank, ahead) for rank in answer["ranks"]]
+                ahead = parts[node].take_look(answer)
                 kill_at += [answer["kill_at"] - ahead] if answer["kill_at"] is not None else []
         return {
             "cause": cause_of(parts),
@@ -145,16 +141,11 @@ def ranks_of(parts: Sequence[NodePart], work: Work) -> list[Look]:
         known = {int(rank["rank"]): rank for rank in part.looked} if part is not None else {}
         for local in range(work.size(node)):
             rank = {**_nothing(), **known.get(local, {})}
-            if part is not None:
-                _add_end(rank, part, local)
+            if part is not None and part.lost and part.end is None:
+                rank |= {"state": "LOST", "exit": "its node is lost", "ended": Ended.LOST.name}
             host = part.host if part is not None else ""
             found.append({**rank, "rank": work.first(node) + local, "host": host})
     return found
-
-
-def _moved(rank: Look, ahead: float) -> Look:
-    times = {name: rank[name] - ahead for name in TIMES if rank[name] is not None}
-    return {**rank, **times}
 
 
 def _nothing() -> Look:
@@ -164,24 +155,6 @@ def _nothing() -> Look:
         "failed": False, "last_line": "", "beats": 0, "beat_at": None, "step": None,
         "total": None, "fields": {},
     }  # fmt: skip
-
-
-def _add_end(rank: Look, part: NodePart, local: int) -> None:
-    """Add how a rank ended, if its node has reported it, or is lost."""
-    if part.end is not None:
-        lists = (
-            (part.end.failures, Ended.FAILED),
-            (part.end.finished, Ended.FINISHED),
-            (part.end.ended, Ended.STOPPED),
-        )
-        for ends, how in lists:
-            for end in ends:
-                if end.rank == local:
-                    said = str(end.exit)
-                    rank |= {"state": "EXITED", "exit": said, "ended": how.name, "pid": end.pid}
-                    rank["failed"] = how is Ended.FAILED
-    elif part.lost:
-        rank |= {"state": "LOST", "exit": "its node is lost", "ended": Ended.LOST.name}
 
 
 def cause_of(parts: Sequence[NodePart]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from procession.engines.clocks import Clocks
+from procession.driver.clocks import Clocks
 from procession.engines.link import Link
 from procession.engines.will import Heir
 from procession.values.base import Record
@@ -13,11 +13,10 @@ from procession.values.base import Record
 class NodeRecord(Record):
     """What is known of a node process.
 
-    order, nproc, stop: where nodes come by themselves, by which they are put in order, how many
-    ranks each has, and the notice, grace and reap of its own `Stop`. heir: how others find it if
-    it takes over. peer: its address, "" on this machine. reached: our own address on its link.
-    interface: that of its link, "" if unknown. owed: bytes of its output shown since its last
-    credit.
+    order, nproc: where nodes come by themselves, by which they are put in order, and how many ranks
+    each has. heir: how others find it if it takes over. peer: its address, "" on this machine.
+    reached: our own address on its link. interface: that of its link, "" if unknown. owed: bytes of
+    its output shown since its last credit.
     """
 
     slot: int
@@ -29,7 +28,6 @@ class NodeRecord(Record):
     clocks: Clocks
     order: tuple[Any, ...] = ()
     nproc: int = 0
-    stop: tuple[float, ...] = ()
     heir: Heir | None = None
     peer: str = ""
     reached: str = ""

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from procession.engines.jobwords import DeadlineKind
-from procession.engines.reception import Reception
+from procession.driver.reception import Reception
+from procession.rules.jobwords import DeadlineKind
 from procession.values.spec import Spec
 
 MARGIN = 5.0  # seconds beyond all deadlines of a group, for its node process's own work
 SETTLE = 0.5  # seconds for further nodes, when one came or went in an elastic job
-
-
-def most_patient(spec: Spec, stops: Iterable[Sequence[float]]) -> Spec:
-    """Give the spec, with the longest times that any launcher gives its ranks to end.
-
-    stops: the notice, grace and reap of each launcher; () of a node process that has none of its
-    own.
-    """
-    own = spec.stop.notice, spec.stop.grace, spec.stop.reap
-    notice, grace, reap = map(max, zip(own, *filter(None, stops), strict=True))
-    return spec.__replace__(stop=spec.stop.__replace__(notice=notice, grace=grace, reap=reap))
 
 
 def seconds_of(

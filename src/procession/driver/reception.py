@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from procession.engines.anteroom import Admits
-from procession.engines.jobwords import JobPhase, Slot
-from procession.engines.lifecycle import JobLife
 from procession.engines.will import Will
-from procession.engines.work import Work
+from procession.prepare.work import Work
+from procession.rules.joblife import JobLife
+from procession.rules.jobwords import JobPhase, Slot
 from procession.system.eventloop import EventLoop
 from procession.values.base import Record
 from procession.values.errors import GroupEnd

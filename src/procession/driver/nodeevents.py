@@ -8,8 +8,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from procession.driver.driver import Driver
-from procession.engines.jobstate import JobState
-from procession.engines.jobwords import (
+from procession.driver.jobend import NodePart, ended_unasked, of_job
+from procession.driver.jobstate import JobState
+from procession.driver.noderecord import NodeRecord
+from procession.driver.questions import Questions
+from procession.driver.reception import Reception
+from procession.engines.plain import group_end, rank_end
+from procession.engines.printer import Printer
+from procession.engines.tunnel import possible
+from procession.engines.wire import Message
+from procession.explain.facts import facts_of_failure
+from procession.machine.machine import KINDS
+from procession.prepare.results import permitted
+from procession.rules.jobwords import (
     Event,
     Happened,
     JobPhase,
@@ -19,17 +30,6 @@ from procession.engines.jobwords import (
     SlotEvent,
     StopWanted,
 )
-from procession.engines.noderecord import NodeRecord
-from procession.engines.outcome import NodePart, ended_unasked, of_job
-from procession.engines.plain import group_end, rank_end
-from procession.engines.printer import Printer
-from procession.engines.questions import Questions
-from procession.engines.reception import Reception
-from procession.engines.tunnel import possible
-from procession.engines.wire import Message
-from procession.explain.facts import facts_of_failure
-from procession.machine.machine import KINDS
-from procession.prepare.results import permitted
 from procession.rules.restarting import Decision
 from procession.values.errors import GroupEnd
 from procession.values.exit import Exit
@@ -195,6 +195,7 @@ class NodeEvents:
             part.end, part.failed = group_end(fields["end"]), None
             part.state = str(fields["state"])
             part.stacks = fields["stacks"]
+            part.take_look(fields["looked"])
             part.errors = fields["told"] if self.reception is None else {}
             if not (self._life.stop_wanted or self._life.phase is JobPhase.STOPPING):
                 part.end = ended_unasked(part.end)

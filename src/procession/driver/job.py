@@ -25,6 +25,14 @@ from functools import partial
 from typing import Any
 
 from procession.agent.boot import own_python
+from procession.driver.deadlines import seconds_of
+from procession.driver.jobstate import JobState
+from procession.driver.known import Known
+from procession.driver.nodeevents import WORKING, NodeEvents
+from procession.driver.orders import interfaces_of, orders
+from procession.driver.questions import Questions
+from procession.driver.reception import Reception, life_of, say_missing
+from procession.driver.roster import Roster
 from procession.engines.addresses import listen, make_room, own_addresses
 from procession.engines.contract import (
     DRIVER,
@@ -36,12 +44,15 @@ from procession.engines.contract import (
     Said,
     SlotGone,
 )
-from procession.engines.deadlines import most_patient, seconds_of
 from procession.engines.enginethread import EngineThread
-from procession.engines.interfaces import interfaces_of, say_interfaces, unset
+from procession.engines.interfaces import say_interfaces, unset
 from procession.engines.invitation import Invitation
-from procession.engines.jobstate import JobState
-from procession.engines.jobwords import (
+from procession.engines.numbers import numbers_of
+from procession.engines.printer import Printer
+from procession.engines.wire import KEY_BYTES
+from procession.output.rundir import RunDir
+from procession.prepare.work import Work
+from procession.rules.jobwords import (
     Action,
     Arm,
     Deadline,
@@ -61,17 +72,7 @@ from procession.engines.jobwords import (
     Stop,
     StopWanted,
 )
-from procession.engines.jobwords import Event as LifeEvent
-from procession.engines.known import Known
-from procession.engines.nodeevents import WORKING, NodeEvents
-from procession.engines.orders import orders
-from procession.engines.printer import Printer
-from procession.engines.questions import Questions
-from procession.engines.reception import Reception, life_of, say_missing
-from procession.engines.roster import Roster
-from procession.engines.wire import KEY_BYTES
-from procession.engines.work import Work
-from procession.output.rundir import RunDir
+from procession.rules.jobwords import Event as LifeEvent
 from procession.rules.restarting import Decision
 from procession.values.errors import GroupEnd, Outcome, SpecError
 from procession.values.policy import StopRequest
@@ -148,6 +149,7 @@ class JobDriver(Known):
             beat=self.state.beat,
             encrypted=encrypted,
             admits=reception.admits if reception is not None else None,
+            numbers=numbers_of(work.spec) if reception is not None else {},
         )
         self.questions = Questions(self._loop, self._roster.tell, self._busy)
         self.node_events.questions = self.questions
@@ -270,7 +272,7 @@ class JobDriver(Known):
         fence = self._fence()
         seconds = seconds_of(
             deadline.kind,
-            most_patient(self.work.spec, (node.stop for node in self._roster.nodes.values())),
+            self.work.spec,
             self._stop_how,
             self._reception,
             backoff=fence if self.life.changed else self._delay,

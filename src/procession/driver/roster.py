@@ -13,14 +13,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from procession.driver.clocks import Clocks
+from procession.driver.nodeevents import NodeEvents
+from procession.driver.noderecord import NodeRecord
 from procession.engines.anteroom import Admits, Anteroom
-from procession.engines.clocks import Clocks
 from procession.engines.link import Link
-from procession.engines.nodeevents import NodeEvents
-from procession.engines.noderecord import NodeRecord
 from procession.engines.pump import CREDIT
 from procession.engines.will import read_heir
 from procession.engines.wire import NO_KEY, Message
@@ -37,7 +37,8 @@ class Roster:
 
     key: of all links; admits: makes one for each from its introduction instead, see `anteroom`.
     lease: seconds. most: how many there can be. beat: gives further fields for heartbeats.
-    encrypted: whether links must be; node processes that cannot encrypt are refused.
+    encrypted: whether links must be; node processes that cannot encrypt are refused. numbers: those
+    of the job, for launchers that have some of their own; see `engines.numbers`.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Roster:
         beat: Callable[[], dict[str, Any]],
         encrypted: bool = False,
         admits: Admits | None = None,
+        numbers: Mapping[str, Any],
     ) -> None:
         self.nodes: dict[int, NodeRecord] = {}
         self._loop = loop
@@ -60,6 +62,7 @@ class Roster:
         self._most = most
         self._beat = beat
         self._encrypted = encrypted
+        self._numbers = numbers
         self._anteroom: Anteroom | None = None
         if admits is not None:
             self._anteroom = Anteroom(loop, admits, self._greet, most)
@@ -169,7 +172,6 @@ class Roster:
             clocks=Clocks(),
             order=_order(message.fields.get("order")),
             nproc=int(message.fields.get("nproc", 0)),
-            stop=tuple(map(float, message.fields.get("stop", ()))),
             heir=read_heir(message.fields.get("heir")),
             peer=peer,
             reached=reached,
@@ -189,7 +191,7 @@ class Roster:
         self.nodes[slot] = node
         link.on_message(lambda m: self._take(node, m))
         link.on_lost(lambda why: self._lose(node, why))
-        link.send("welcome", {"lease": self._lease})
+        link.send("welcome", {"lease": self._lease, "numbers": self._numbers})
         link.send("beat", self._beating())
         self._listener.joined(node)
 

@@ -7,16 +7,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from procession.driver.jobend import NodePart, job_end
 from procession.driver.journal import Journal
-from procession.engines.jobwords import JobPhase, Slot
-from procession.engines.lifecycle import JobLife
-from procession.engines.noderecord import NodeRecord
-from procession.engines.outcome import NodePart, job_end
-from procession.engines.reception import Reception
+from procession.driver.noderecord import NodeRecord
+from procession.driver.reception import Reception
 from procession.engines.will import Heir, Will
-from procession.engines.work import Work
 from procession.explain.ends import none_started
 from procession.explain.facts import facts_of_failure, facts_of_start
+from procession.prepare.work import Work
+from procession.rules.joblife import JobLife
+from procession.rules.jobwords import JobPhase, Slot
 from procession.values.errors import GroupEnd, Outcome
 from procession.values.events import NO_FACTS
 from procession.values.exit import signal_name

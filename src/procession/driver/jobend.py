@@ -1,17 +1,19 @@
-"""The end of a job, put together from the reports of its node processes. Pure."""
+"""The end of a job, put together from the reports of its node processes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from procession.engines.clocks import Clocks
+from procession.driver.clocks import Clocks
 from procession.explain.stacks import merge, text
 from procession.values.base import Record
 from procession.values.errors import GroupEnd, Outcome, RankEnd
 from procession.values.exit import Exit
 
+TIMES = ("started_at", "beat_at")  # of a rank, in seconds since 1970
 PLACES = ("waits in ", "is in ", "is at ")  # how descriptions of stacks begin
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -45,6 +47,17 @@ class NodePart(Record):
     looked: Sequence[Mapping[str, Any]] = ()
     errors: Mapping[str, Any] = NOTHING
     named: bool = False
+
+    def take_look(self, look: Mapping[str, Any] | None) -> float:
+        """Take what a node says of its ranks; gives by how many seconds its clock is ahead."""
+        if look is None:
+            return 0.0
+        ahead = float(look["now"]) - time.time()  # as far as one message shows
+        self.looked = [
+            {**rank, **{n: rank[n] - ahead for n in TIMES if rank[n] is not None}}
+            for rank in look["ranks"]
+        ]
+        return ahead
 
     @property
     def place(self) -> str:

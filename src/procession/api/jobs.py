@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from procession.agent.boot import check_python
+from procession.driver.job import LEASE, JobDriver
+from procession.driver.reception import Reception
 from procession.engines.contract import Engine, EngineError
-from procession.engines.driver import LEASE, JobDriver
-from procession.engines.reception import Reception
 from procession.engines.registry import choose
 from procession.engines.tunnel import check
-from procession.engines.work import Share, Work, divide
 from procession.group.group import Group
 from procession.output.rundir import RunDir, directory_name, run_of
 from procession.prepare.asked import asked_of
+from procession.prepare.work import Share, Work, divide
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.events import Event
 from procession.values.ranks import is_by_rank

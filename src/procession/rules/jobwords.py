@@ -1,4 +1,4 @@
-"""What can happen to a job over several nodes, and what is then to be done; see `lifecycle`."""
+"""What can happen to a job over several nodes, and what is then to be done; see `joblife`."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from procession.engines.jobwords import (
+from procession.rules.jobwords import (
     JOB_TABLE,
     SLOT_TABLE,
     Action,
@@ -57,8 +57,8 @@ from procession.engines.jobwords import (
     Stop,
     StopWanted,
 )
-from procession.engines.quorum import World
 from procession.rules.lifecycle import IllegalEvent
+from procession.rules.quorum import World
 from procession.values.base import Record
 
 

@@ -10,7 +10,7 @@ from procession.prepare.payload import pack
 from procession.values.base import Value
 from procession.values.environment import Node
 from procession.values.errors import SpecError
-from procession.values.policy import NO_RESTART, Logs, Restart
+from procession.values.policy import Logs, Restart
 from procession.values.program import Function
 from procession.values.spec import Spec
 
@@ -31,14 +31,11 @@ class Work(Value):
     """A job: `nodes` groups, each of `nproc` ranks, unless `sizes` says how many ranks each has.
 
     specs: one for each node, or one for all. sizes: where nodes come by themselves, for the nodes
-    of this attempt; () while they are not known. restart: of the whole job. The groups of nodes
-    have no restarts of their own; where single ranks start again, they ask the driver each time.
-    devices, gpus: see `Share`.
+    of this attempt; () while they are not known. devices, gpus: see `Share`.
     """
 
     specs: tuple[Spec, ...]
     nodes: int
-    restart: Restart
     devices: str = ""
     gpus: int = 0
     sizes: tuple[int, ...] = ()
@@ -47,6 +44,11 @@ class Work(Value):
     def spec(self) -> Spec:
         """The spec of the first node, which has all that is common to the nodes."""
         return self.specs[0]
+
+    @property
+    def restart(self) -> Restart:
+        """When the job starts again, or single ranks of it: the driver decides that."""
+        return self.spec.restart
 
     @property
     def nproc(self) -> int:
@@ -81,7 +83,7 @@ class Work(Value):
         """All ranks of the job as one group, for what is said about them."""
         world = self.world
         node = Node(count=self.nodes, world=world, local_world=self.nproc)
-        return self.spec.__replace__(nproc=world, node=node, restart=self.restart)
+        return self.spec.__replace__(nproc=world, node=node)
 
     def of(self, node: int) -> Spec:
         """Give what a node runs."""
@@ -115,18 +117,14 @@ def divide(share: Share, nodes: int, whole: Spec | None = None) -> Work:
         raise SpecError('start_method "fork" is for this machine only: use "forkserver" or "spawn"')
     if spec.stop.patience != 0:
         raise SpecError("stop: patience is for the ranks of one machine")
-    plain = spec.__replace__(
-        logs=_logs(spec.logs, nodes * spec.nproc),
-        restart=spec.restart if spec.restart.single else NO_RESTART,
-        on_failure=None,
-    )
+    plain = spec.__replace__(logs=_logs(spec.logs, nodes * spec.nproc), on_failure=None)
     if isinstance(spec.program, Function):
         specs = _of_function(plain, nodes, whole)
     elif whole is None:
         specs = [plain]
     else:
         specs = [_part(plain, whole, node) for node in range(nodes)]
-    return Work(tuple(specs), nodes, spec.restart, devices=share.devices, gpus=share.gpus)
+    return Work(tuple(specs), nodes, devices=share.devices, gpus=share.gpus)
 
 
 def _logs(logs: Logs, world: int) -> Logs:

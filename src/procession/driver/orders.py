@@ -7,8 +7,10 @@ import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from procession.engines.jobstate import JobState
-from procession.engines.jobwords import Launch
+from procession.driver.jobstate import JobState
+from procession.driver.noderecord import NodeRecord
+from procession.engines.interfaces import interface_of
+from procession.rules.jobwords import Launch
 from procession.values.environment import Node
 
 
@@ -55,3 +57,15 @@ def orders(
         if will is not None:
             fields["will"] = will
         yield slot, fields, blobs.get(id(spec), b"")
+
+
+def interfaces_of(nodes: Sequence[NodeRecord]) -> list[str]:
+    """Give the interface of each node process's machine; "" for all where they are on one machine.
+
+    A node process on the driver's machine may have come by the loopback interface: its interface is
+    the one by which the others have come.
+    """
+    if len({node.peer for node in nodes}) < 2:
+        return [""] * len(nodes)
+    here = next(interface_of(node.reached) for node in nodes if node.peer)
+    return [node.interface if node.peer else here for node in nodes]

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from procession.api.hosting import make_hosted_job, share_of
 from procession.engines.contract import EngineError
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.plain import group_end, plain_group
-from procession.engines.rendezvous.host import make_hosted_job, share_of
 from procession.engines.rendezvous.hosting import open_door
 from procession.engines.rendezvous.member import Waiting, make_node_process, say_spare, take_part
 from procession.engines.rendezvous.secret import find_trust

@@ -7,17 +7,17 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from procession.api.jobs import group_on
+from procession.driver.reception import Reception
 from procession.engines.anteroom import Admits
 from procession.engines.contract import EngineError, EngineEvent, NodeCommand
-from procession.engines.launching import group_on
 from procession.engines.nodeprocess import NodeProcess
-from procession.engines.reception import Reception
 from procession.engines.rendezvous.member import objection_of
 from procession.engines.rendezvous.secret import Trust
 from procession.engines.rendezvous.terms import SPARES, Terms
 from procession.engines.will import Will
-from procession.engines.work import Share, divide
 from procession.group.group import Group
+from procession.prepare.work import Share, divide
 from procession.values.errors import GroupEnd
 from procession.values.spec import Spec
 
@@ -125,9 +125,7 @@ def make_hosted_job(
     options: of `group_on`.
     """
     roll = Roll(terms)
-    work = divide(Share(spec), terms.most)
-    if not work.restart.node_losses:
-        work = work.__replace__(restart=work.restart.__replace__(node_losses=work.restart.max))
+    work = divide(Share(_with_losses(spec)), terms.most)
     reception = Reception(
         door=door,
         key=trust.key,
@@ -147,9 +145,17 @@ def make_hosted_job(
 
 
 def share_of(spec: Spec, terms: Terms) -> Spec:
-    """Give what one machine runs: its restarts are the driver's.
+    """Give what one machine runs.
 
     Prefixes name the machine only where the lines of all come to one console.
     """
-    own = divide(Share(spec), terms.most).spec
+    own = divide(Share(_with_losses(spec)), terms.most).spec
     return own if terms.starter else own.__replace__(logs=spec.logs)
+
+
+def _with_losses(spec: Spec) -> Spec:
+    """Give the spec; the loss of a machine counts as any failure, where nothing else is said."""
+    restart = spec.restart
+    if restart.node_losses:
+        return spec
+    return spec.__replace__(restart=restart.__replace__(node_losses=restart.max))
