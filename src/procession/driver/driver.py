@@ -72,6 +72,12 @@ class Driver:
         return self._recovery
 
     @property
+    def may_recover(self) -> bool:
+        """Whether something is to be decided, or to be told to `on_failure`, after a failure."""
+        rules = self._spec.restart
+        return bool(rules.max or rules.node_losses or self._on_failure is not None)
+
+    @property
     def notes(self) -> list[str]:
         """What the report says about attempts before the last one, and why there is no other."""
         return self._recovery.notes if self._recovery is not None else []

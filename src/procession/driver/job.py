@@ -340,7 +340,7 @@ class JobDriver(Known):
     def _decide(self) -> None:
         state, attempt = self.state, self.life.attempt
         end = state.last = state.end_of_attempt()
-        final = self.life.stop_wanted or self.life.isolated
+        final = self.life.stop_wanted or self.life.isolated or not self.may_recover
         if final or not self.recovery.concerns(end):
             self._handle(Decided(attempt, again=False))
         else:

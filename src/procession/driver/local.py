@@ -185,8 +185,7 @@ class LocalDriver(Driver):
             self._stop_between()
         if self._between is None and self._life.phase is not self._noted:
             single, follows = self._life.single, self._life.may_be_followed
-            asks = self.spec.restart.max > 0 or self.spec.on_failure is not None
-            if asks and follows and not single:
+            if self.may_recover and follows and not single:
                 self._between = Phase.SWEEPING
                 self.machine.resources.streams.drain(DRAIN_SECONDS)
                 self.decide(self.machine.outcomes.of_group, self._follow)
