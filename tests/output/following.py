@@ -75,7 +75,9 @@ def terminal(raw=True):
 
 @contextlib.contextmanager
 def following(stdout, stderr=None, **times):
-    follower = Follower(stdout, stderr or stdout, **times)
+    follower = Follower(stdout, stderr or stdout)
+    for name, seconds in times.items():
+        setattr(follower, name, seconds)
     try:
         yield follower
     finally:

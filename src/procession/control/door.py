@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.control.reachable import Shown
+    from procession.output.display import Display
 
 BACKLOG = 64
 
@@ -99,15 +99,15 @@ class Shared:
     """What the threads of clients share with that of the run.
 
     ending: how the run ended, for the last line to clients; None until then. stopped_by: the signal
-    by which a client stopped the run, 0: none did. stopper: who that was, in words. screen: of the
+    by which a client stopped the run, 0: none did. stopper: who that was, in words. display: of the
     run.
     """
 
-    def __init__(self, screen: Shown) -> None:
+    def __init__(self, display: Display) -> None:
         self.ending: dict[str, Any] | None = None
         self.stopped_by = 0
         self.stopper = ""
-        self.screen = screen
+        self.display = display
 
     def note_stop(self, number: int, who: str) -> None:
         """Take note that a client stops the run."""

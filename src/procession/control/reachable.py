@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from procession.output.recent import Recent
 from procession.rules.tables import Phase
 
 
@@ -45,38 +43,4 @@ class Reachable(Protocol):
 
     def send_signal(self, rank: int, signal: int) -> None:
         """Send a signal to one rank. Raises SpecError for one that does not exist."""
-        ...
-
-
-class Watcher(Protocol):
-    """The loop in which a run lives; its methods are for the loop's own thread."""
-
-    def watch(self, fd: int, call: Callable[[], None]) -> None:
-        """Have `call` called when `fd` can be read."""
-        ...
-
-    def unwatch(self, fd: int) -> None:
-        """Forget `fd`."""
-        ...
-
-
-class Shown(Protocol):
-    """What a run shows on its console.
-
-    prefixes: what stands before the lines of each rank. recent: the output that was shown last,
-    None where ranks write past this process.
-    """
-
-    @property
-    def prefixes(self) -> Sequence[str]:
-        """What stands before the lines of each rank."""
-        ...
-
-    @property
-    def recent(self) -> Recent | None:
-        """What was shown last."""
-        ...
-
-    def tap(self) -> None:
-        """Keep what is shown last in `recent`, from now on."""
         ...

@@ -100,9 +100,9 @@ class Visit:
 
     def log(self, lines: int | None = None, follow: bool | None = None) -> None:
         """Give the last lines, and with `follow` those that come."""
-        recent = self._shared.screen.recent
+        recent = self._shared.display.recent
         self._say(
-            to="log", value={"prefixes": self._shared.screen.prefixes, "seen": recent is not None}
+            to="log", value={"prefixes": self._shared.display.prefixes, "seen": recent is not None}
         )
         if recent is not None:
             place, blocks = recent.last(lines or 0)
@@ -136,7 +136,7 @@ class Visit:
 
     def _give_log(self) -> bool:
         """Give some more of the log; tells whether there was any."""
-        recent = self._shared.screen.recent
+        recent = self._shared.display.recent
         if recent is None or self._place is None:
             return False
         self._place, missed, blocks = recent.read(self._place)

@@ -65,12 +65,12 @@ from procession.engines.jobwords import Event as LifeEvent
 from procession.engines.known import Known
 from procession.engines.nodeevents import WORKING, NodeEvents
 from procession.engines.orders import orders
-from procession.engines.printer import Printer
 from procession.engines.questions import Questions
 from procession.engines.reception import Reception, life_of, say_missing
 from procession.engines.roster import Roster
 from procession.engines.wire import KEY_BYTES
 from procession.engines.work import Work
+from procession.output.display import Display
 from procession.output.rundir import RunDir
 from procession.rules.restarting import Decision
 from procession.values.errors import GroupEnd, Outcome, SpecError
@@ -89,7 +89,7 @@ class JobDriver(Known):
     """Runs a group on several machines.
 
     directory: of its files, None for none. run_id: what the job is called. say: shows people a
-    line. reception: where nodes come by themselves. state: what is known of the job. printer: shows
+    line. reception: where nodes come by themselves. state: what is known of the job. display: shows
     the output of ranks. questions: for node processes. node_events: hears them.
     """
 
@@ -128,15 +128,19 @@ class JobDriver(Known):
             self.state.inherit(reception.inherits)
             self.recovery.count(reception.inherits.restarts)
         self._actions: deque[Action] = deque()
+        self.display = Display(work.prefixes())
+        self.display.on_shown = self._was_shown
         try:
             make_room(self.life.count)
+            self.display.open_consoles()
+            follower = self.display.follower()
             self._addresses = own_addresses()
             self._door = reception.door if reception is not None else listen()
         except BaseException:
+            self.display.close()
             self._loop.close()
             raise
-        self.printer = Printer(self._was_shown, work.prefixes())
-        self.node_events = NodeEvents(self.state, self._handle, self, self.printer)
+        self.node_events = NodeEvents(self.state, self._handle, self, follower)
         self.node_events.reception = reception
         self._engine = EngineThread(engine, self._loop, self._engine_told)
         self._roster = Roster(
@@ -199,7 +203,7 @@ class JobDriver(Known):
     def losses(self) -> list[str]:
         """What of output and records is lost, one line each."""
         fault = self._directory.fault if self._directory is not None else ""
-        return [each for each in (*self.printer.faults, self.journal.late, fault) if each]
+        return [each for each in (*self.display.faults, self.journal.late, fault) if each]
 
     def _busy(self) -> dict[int, int]:
         """Give the slots that have ranks, with their nodes."""
@@ -320,7 +324,7 @@ class JobDriver(Known):
         sizes = tuple(node.nproc for node in nodes) if self._reception is not None else ()
         work = self.work = state.work = self.work.__replace__(nodes=len(nodes), sizes=sizes)
         if sizes:
-            self.printer.prefixes = work.prefixes()
+            self.display.prefixes = work.prefixes()
         state.begin_attempt(nodes, named=self._reception is not None)
         # An elastic job goes on with other nodes, without a restart.
         last = self.recovery.none_left and self.life.least == self.life.most
@@ -373,7 +377,7 @@ class JobDriver(Known):
             self._roster.tell(slot, "bye", {**words, "spare": True} if spare else words)
         self._farewell(doubtful)
         patience = LAST_WORDS if self._cut else self._drain_seconds
-        if not self.printer.close(patience, hurry=self._cut):
+        if not self.display.drain(patience, stalled=not self._cut):
             note = "the console did not take all output in time; the rest was cut off [P407]"
             end = end.__replace__(notes=(*end.notes, note))
         return end
@@ -394,7 +398,7 @@ class JobDriver(Known):
         """Give everything back."""
         self._roster.close()
         self._door.close()
-        self.printer.close(0.0, hurry=True)
+        self.display.close()
         self._engine.close()
         super().close()
         if self._directory is not None:

@@ -119,7 +119,7 @@ def group_on(
     except BaseException:
         directory.close()
         raise
-    group = Group(driver, driver.printer, directory, driver.state.run_id, control)
+    group = Group(driver, driver.display, directory, driver.state.run_id, control)
     made.append(group)
     of_job = {"engine": engine.name, "nodes": work.nodes, "restart": repr(work.restart)}
     directory.write_run({**asked_of(work.spec, driver.state.run_id), **of_job})

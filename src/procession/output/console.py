@@ -229,15 +229,6 @@ class Console:
             self._lock.release()
 
 
-def lost_on(stdout: Console, stderr: Console) -> list[str]:
-    """Say what of ranks' output two consoles have lost, one line for each that has."""
-    return [
-        f"output of ranks is lost: the standard {name} did not take all ({console.fault}) [P407]"
-        for console, name in ((stdout, "output"), (stderr, "error"))
-        if console.fault
-    ]
-
-
 def _wants_colour(stream: Any) -> bool:
     if os.environ.get("NO_COLOR"):
         return False

@@ -33,6 +33,7 @@ import os
 import select
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from procession.output.feed import BLOCK, Copies, Feed, Source
@@ -61,6 +62,8 @@ _NOTE = (
 class Follower:
     r"""Follows the pipes and files of a group, and shows them on two consoles.
 
+    on_shown: called, in the thread, with blocks of `show` that are done with: `whose`, and the
+        number of bytes.
     partial_after: seconds after which a line is shown although its end has not come.
     progress_every: seconds between two states of a line that replaces itself by `\r`.
 
@@ -72,29 +75,32 @@ class Follower:
     same terminal or file share it: their lines never mix.
     """
 
+    partial_after = 0.2
+    progress_every = 1.0
+
     def __init__(
         self,
         stdout: Console,
         stderr: Console,
         *,
-        partial_after: float = 0.2,
-        progress_every: float = 1.0,
+        on_shown: Callable[[list[tuple[object, int]]], object] | None = None,
     ) -> None:
         self.tails: dict[tuple[int, str], Tail] = {}
         self._ended = False
         self.fault: Exception | None = None
         out = Screen(stdout)
         self._screens = out, out if stdout.place == stderr.place else Screen(stderr)
-        self._partial_after = partial_after
-        self._progress_every = progress_every
+        self._on_shown = on_shown
         self._feeds: dict[int, Feed] = {}  # by descriptor
         self._files: dict[tuple[int, str], Feed] = {}  # by rank and stream
         self._due: dict[Feed, None] = {}  # that hold an incomplete line, or did
         self._watched: dict[int, list[Feed]] = {UNWATCHED: []}  # files, by watch
         self._ready: dict[Feed, None] = {}  # files that have more, in the order of turns
         self._incoming: list[Feed] = []
-        self._called = False  # to take these
-        self._said: list[bytes] = []  # lines of our own
+        self._called = False  # to take these, and what is next
+        # Lines of our own, and blocks that are ready, with whose they are.
+        self._said: deque[tuple[int, bytes, object]] = deque()
+        self._done: list[tuple[object, int]] = []  # for `on_shown`
         # Of _incoming, _called, _said and of the two eventfds while open.
         self._lock = threading.Lock()
         self._finishing = threading.Event()
@@ -150,11 +156,14 @@ class Follower:
         with self._lock:
             if not self._ended:
                 self._incoming.append(feed)
-                if not self._called:  # or it is on its way
-                    self._called = True
-                    os.eventfd_write(self._wake, 1)
+                self._call()
                 return
         feed.close()
+
+    def _call(self) -> None:
+        if not self._called:  # or it is on its way
+            self._called = True
+            os.eventfd_write(self._wake, 1)
 
     @property
     def over(self) -> bool:
@@ -168,12 +177,16 @@ class Follower:
 
     def say(self, line: bytes) -> None:
         """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
+        if not self.show(2, line, None):
+            self._note(self._screens[1].console, line, _SAY)
+
+    def show(self, stream: int, block: bytes, whose: object) -> bool:
+        """Show a block as it is, on stdout (1) or stderr (2); False if it is too late for that."""
         with self._lock:
             if not self._ended:
-                self._said.append(line)
-                os.eventfd_write(self._wake, 1)
-                return
-        self._note(self._screens[1].console, line, _SAY)
+                self._said.append((stream, block, whose))
+                self._call()
+            return not self._ended
 
     def _note(self, console: Console, line: bytes, seconds: float) -> None:
         console.write((b"\n" if console.midline else b"") + line, timeout=seconds)
@@ -192,12 +205,13 @@ class Follower:
         self._finishing.set()
         self._signal(self._wake)
 
-    def drain(self, timeout: float) -> bool:
+    def drain(self, timeout: float | None, *, stalled: bool = False) -> bool:
         """Show everything that was written until now, and end; may be called again.
 
         To be called when the writers are gone. Does not wait for an end-of-file: what a process
         that still writes does later is not read. Incomplete lines are shown as lines. Takes at
-        most `timeout` seconds, and one more if that was not enough.
+        most `timeout` seconds, None for no limit, and one more if that was not enough. stalled:
+        these are seconds in which the consoles take nothing.
 
         False if the console did not take everything in time: the rest is dropped, with a note on
         the console if that takes it. The tails are complete in this case, too, unless an object
@@ -205,7 +219,12 @@ class Follower:
         """
         self.finish()
         try:
-            self._thread.join(max(0.0, timeout))
+            before = -1
+            while self._thread.is_alive() and before != self.shown:
+                before = self.shown
+                self._thread.join(timeout)
+                if not stalled:
+                    break
         except BaseException:
             # Ctrl-C: this is the only chance to give the thread up.
             self._give_up()
@@ -249,6 +268,8 @@ class Follower:
                 self.fault = e
                 for feed in self._feeds.values():
                     feed.broken = True
+                self._admit()
+                self._flush()
             else:
                 time.sleep(_AFTER_FAULT)  # it comes again and again
 
@@ -279,8 +300,7 @@ class Follower:
                     feed.tick(now)
             if feed.due is None:
                 del self._due[feed]
-        if self.fault is None:
-            self._flush()
+        self._flush()
         if (pipes or ready) and not self._ready and most < _BUSY:
             pause = select.poll()
             pause.register(self._wake, select.POLLIN)
@@ -318,10 +338,15 @@ class Follower:
         with self._lock:
             self._called = False
             incoming, self._incoming = self._incoming, []
-            said, self._said = self._said, []
-        if self.fault is None:
-            for line in said:
-                self._screens[1].lines(self, b"", line)
+        while self._said:
+            stream, block, whose = self._said.popleft()
+            screen = self._screens[stream - 1]
+            if whose is not None:
+                self._done.append((whose, len(block)))
+                screen.ready(block)
+                self._flush(BLOCK)
+            elif self.fault is None:
+                screen.lines(self, b"", block)
         for feed in incoming:
             feed.broken = self.fault is not None
             self._retire(feed)
@@ -369,20 +394,26 @@ class Follower:
         """Read one block of a source; gives its size. A pipe at its end is forgotten."""
         block = feed.read()
         if block:
-            feed.take(block, now, self._partial_after, self._progress_every)
+            feed.take(block, now, self.partial_after, self.progress_every)
             if feed.due is not None:
                 self._due[feed] = None
-            if self.fault is None and any(screen.waiting > BLOCK for screen in self._screens):
-                self._flush()
+            self._flush(BLOCK)
             return len(block)
         if block is not None and not feed.is_file:
             del self._feeds[feed.fd]
             feed.end()
         return 0
 
-    def _flush(self) -> None:
-        for screen in self._screens:
-            self._clean = screen.flush(self._abandon) and self._clean
+    def _flush(self, most: int = -1) -> None:
+        """Write what waits on the consoles, if one of them has more than `most` bytes waiting."""
+        if self.fault is None:
+            if all(screen.waiting <= most for screen in self._screens):
+                return
+            for screen in self._screens:
+                self._clean = screen.flush(self._abandon) and self._clean
+        if self._done and self._on_shown is not None:
+            done, self._done = self._done, []
+            self._on_shown(done)
 
     def _drain(self) -> None:
         """Show what was written until now; once given up, read only what the tails need."""

@@ -5,11 +5,11 @@ The three standard streams of each rank are opened by its route, and what is to 
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from procession.output.display import Display
 from procession.output.rundir import Files, RunDir
 from procession.system.descriptors import leads_to
 from procession.values.base import Record, Value
@@ -19,9 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.output.console import Console
     from procession.output.feed import Source
-    from procession.output.follow import Follower
     from procession.output.lines import Tail
-    from procession.output.recent import Recent
 
 
 class Streams(Record):
@@ -37,35 +35,27 @@ class Streams(Record):
         self.opened = []
 
 
-class Wiring:
+class Wiring(Display):
     """Opens the streams of a group's ranks, and shows on the console what is to be shown.
 
-    prefixes: what stands before the lines of each rank. in_files: whether files get any of it.
-    on_quiet: to be set before ranks are started; called once, in the thread that shows their
-        output, when the reader of our standard output is found to have gone.
+    in_files: whether files get any of it.
     """
 
     def __init__(self, output: Output, stdin: int | None) -> None:
-        self.on_quiet: Callable[[], None] | None = None
+        super().__init__(output.prefixes)
         own = leads_to(sys.stdout, 1), leads_to(sys.stderr, 2)
         self._routes = [(_shown(out, own[0]), _shown(err, own[1])) for out, err in output.routes]
-        self.prefixes = output.prefixes
         self._stdin = stdin
         self.in_files = any(r in (Route.FILE, Route.TEE) for pair in self._routes for r in pair)
         self._run = output.files
         self._duplicates = output.duplicates
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        self._consoles: tuple[Console, Console] | None = None
         if any(route in (Route.PREFIX, Route.TEE) for pair in self._routes for route in pair):
             try:
-                self._open_consoles()  # there may be no descriptor to import with
+                self.open_consoles()  # there may be no descriptor to import with
             except BaseException:
                 os.close(self._null)
                 raise
-        self._lent = self._tapped = False
-        self._fault: Exception | None = None  # of an earlier follower
-        self.recent: Recent | None = None
-        self._follower: Follower | None = None
 
     def lead_through(self, console: Console | None = None) -> None:
         """Lead what ranks would write to our own streams directly through here, line by line.
@@ -77,34 +67,7 @@ class Wiring:
             self._close_consoles()
             self._consoles, self._lent = (console, console), True
         elif self._consoles is None:
-            self._open_consoles()
-        if self._tapped:
-            self.tap()
-
-    def _open_consoles(self) -> None:
-        """Show both streams. In the thread that wrote there before: it flushes what waits there."""
-        from procession.output.console import Console
-
-        self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
-
-    def say(self, line: bytes) -> None:
-        """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
-        if self._follower is not None:
-            self._follower.say(line)
-        elif self._consoles is not None:
-            self._consoles[1].write(line, timeout=1.0)
-
-    def tap(self) -> None:
-        """Keep what is shown last in `recent`, for other terminals; not what ranks write directly.
-
-        To be used before ranks are started.
-        """
-        self._tapped = True
-        if self._consoles is not None:
-            from procession.output.recent import Recent
-
-            self.recent = self.recent or Recent()
-            self.recent.listen(*self._consoles)
+            self.open_consoles()
 
     def open(self, attempt: int, rank: int) -> Streams:
         """Open stdin, stdout and stderr of a rank; in any thread. Raises OSError."""
@@ -152,7 +115,7 @@ class Wiring:
         return number
 
     def _pipe(self, rank: int, stream: str, opened: list[int]) -> int:
-        follower, source = self._follow(), self._source(rank, stream)
+        follower, source = self.follower(), self._source(rank, stream)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         opened.append(write_end)
         follower.add_pipe(read_end, source)
@@ -160,7 +123,7 @@ class Wiring:
 
     def _tee(self, attempt: int, rank: int, stream: str, opened: list[int]) -> int:
         """Open the file of a teed stream, and follow it."""
-        follower, source = self._follow(), self._source(rank, stream)
+        follower, source = self.follower(), self._source(rank, stream)
         path = self._run.log_file(attempt, rank, stream)
         opened.append(self._run.open_log(attempt, rank, stream))
         texts, copies = self._duplicates[stream == "stderr"], None
@@ -178,37 +141,6 @@ class Wiring:
         colour = rank if len(self._routes) > 1 else None
         prefix = self.prefixes[rank].encode()
         return Source(rank, "out" if stream == "stdout" else "err", prefix, colour)
-
-    def _follow(self) -> Follower:
-        if self._consoles is None or self._null < 0:
-            raise OSError(errno.ESHUTDOWN, "the group is over")
-        if self._follower is None or self._follower.over:
-            from procession.output.follow import Follower
-
-            if self._follower is not None:
-                self._fault = self._fault or self._follower.fault
-            self._follower = Follower(*self._consoles)
-        return self._follower
-
-    def _went_quiet(self) -> None:
-        if self.on_quiet is not None:
-            self.on_quiet()
-
-    def finish(self, ended: Callable[[], object]) -> None:
-        """Begin to show what is still to be shown; see `Follower.finish`."""
-        if self._follower is None:
-            ended()
-        else:
-            self._follower.finish(ended)
-
-    @property
-    def shown(self) -> int:
-        """How many bytes the consoles have taken so far."""
-        return 0 if self._follower is None else self._follower.shown
-
-    def drain(self, timeout: float) -> bool:
-        """Show what is still to be shown, within `timeout` seconds; False if it was cut off."""
-        return self._follower is None or self._follower.drain(timeout)
 
     def log_paths(self, attempt: int, rank: int) -> tuple[str, str]:
         """Give the log files of a rank's stdout and stderr, "" where there is none."""
@@ -254,30 +186,9 @@ class Wiring:
         ends = [end_of(path, LINE) for path in self.log_paths(attempt, rank) if path]
         return last_line(max(ends, default=(0.0, b""))[1])
 
-    @property
-    def faults(self) -> list[str]:
-        """What of the output was lost on our own streams, and why; also when all is closed."""
-        if self._consoles is None:
-            return []
-        from procession.output.console import lost_on  # it is there, as the consoles are
-
-        found = lost_on(*self._consoles)
-        fault = self._fault or (self._follower.fault if self._follower is not None else None)
-        if fault is not None:
-            said = f"an error in procession's own thread for it ({type(fault).__name__}: {fault})"
-            found.append(f"the output of the ranks was not shown to its end: {said} [P407]")
-        return found
-
-    def _close_consoles(self) -> None:
-        if not self._lent:
-            for console in self._consoles or ():
-                console.close()
-
     def close(self) -> None:
         """Close everything."""
-        if self._follower is not None:
-            self._follower.close()
-        self._close_consoles()
+        super().close()
         if self._null >= 0:
             os.close(self._null)
             self._null = -1
