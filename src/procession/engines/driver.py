@@ -71,7 +71,7 @@ from procession.engines.roster import Roster
 from procession.engines.wire import KEY_BYTES
 from procession.engines.work import Work
 from procession.output.display import Display
-from procession.output.rundir import RunDir
+from procession.output.rundir import Files
 from procession.rules.restarting import Decision
 from procession.values.errors import GroupEnd, Outcome, SpecError
 from procession.values.policy import StopRequest
@@ -102,7 +102,7 @@ class JobDriver(Known):
         run_id: str,
         encrypted: bool = False,
         on_failure: Callable[[GroupEnd], object] | None = None,
-        directory: RunDir | None = None,
+        directory: Files | None = None,
         reception: Reception | None = None,
         say: Callable[[str], None],
     ) -> None:

@@ -14,7 +14,7 @@ from procession.engines.registry import choose
 from procession.engines.tunnel import check
 from procession.engines.work import Share, Work, divide
 from procession.group.group import Group
-from procession.output.rundir import RunDir, directory_name, run_of
+from procession.output.rundir import Files, directory_name, run_of
 from procession.prepare.asked import asked_of
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.events import Event
@@ -102,7 +102,7 @@ def group_on(
         raise EngineError(e.strerror or str(e)) from None
     engine.check()
     called = directory_name(work.spec.name, os.environ)
-    directory = RunDir(work.spec.logs, work.nproc, called)
+    directory = Files(work.spec.logs, work.nproc, called)
     made: list[Group] = []
     try:
         driver = JobDriver(

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from procession.output.display import Display
-from procession.output.rundir import Files, RunDir
+from procession.output.rundir import Files
 from procession.system.descriptors import leads_to
 from procession.values.base import Record, Value
 from procession.values.policy import Logs, Route
@@ -245,6 +245,6 @@ def output_of(
         job that others start again; "": a new directory by `logs`.
     """
     prefixes = prefixes_of(logs, nproc, name, world, node)
-    files = RunDir(logs, nproc, directory_name, place, attempt)
+    files = Files(logs, nproc, directory_name, place, attempt)
     texts = logs.duplicate_stdout, logs.duplicate_stderr
     return Output(logs.route(nproc), prefixes, files, texts)
