@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from procession.driver.driver import Driver
     from procession.output.display import Display
 
 BACKLOG = 64
@@ -99,14 +100,15 @@ class Shared:
     """What the threads of clients share with that of the run.
 
     ending: how the run ended, for the last line to clients; None until then. stopped_by: the signal
-    by which a client stopped the run, 0: none did. stopper: who that was, in words. display: of the
-    run.
+    by which a client stopped the run, 0: none did. stopper: who that was, in words. driver,
+    display: of the run.
     """
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, driver: Driver, display: Display) -> None:
         self.ending: dict[str, Any] | None = None
         self.stopped_by = 0
         self.stopper = ""
+        self.driver = driver
         self.display = display
 
     def note_stop(self, number: int, who: str) -> None:

@@ -29,10 +29,9 @@ class Reach(Shared):
     """
 
     def __init__(self, run: Reachable, driver: Driver, display: Display, run_id: str) -> None:
-        super().__init__(display)
+        super().__init__(driver, display)
         self.visited = False
         self._run = run
-        self._driver = driver
         self._guests: dict[threading.Thread, _socket.socket] = {}
         self._door = open_door(run_id)
         self.name = self._door.name if self._door is not None else ""
@@ -43,7 +42,7 @@ class Reach(Shared):
     def _knocked(self) -> None:
         assert self._door is not None
         if not self._welcome(self._door):  # no descriptor is left: the run goes on
-            self._driver.unwatch(self._door.fileno())
+            self.driver.unwatch(self._door.fileno())
             self._door.hide()
 
     def _welcome(self, door: Door) -> bool:

@@ -1,36 +1,15 @@
-"""What control needs of a run, be it a group on this machine or a job over several."""
+"""What control needs of a run beside its driver. Types only."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
-from procession.rules.tables import Phase
-
 
 class Reachable(Protocol):
-    """A run that can be seen and steered from elsewhere; all may be called from any thread.
-
-    distant: whether its ranks must be asked how they are, which takes time.
-    """
-
-    distant: bool
-
-    @property
-    def state(self) -> Phase:
-        """Where the run is in its life."""
-        ...
-
-    @property
-    def stop_signal(self) -> int:
-        """The signal by which its ranks are asked to end."""
-        ...
+    """A run that can be seen and steered from elsewhere; all may be called from any thread."""
 
     def look(self) -> dict[str, Any]:
         """Describe it as it is now; see `looking.look_at` for the keys."""
-        ...
-
-    def stacks(self, timeout: float, *, native: bool) -> list[dict[str, Any]]:
-        """Say where its ranks are; see `Group.stacks`."""
         ...
 
     def stop(self, signal: int | None, grace: float | None, wait: bool) -> None:

@@ -114,7 +114,8 @@ class Visit:
     def stop(self, signal: int | None = None, grace: float | None = None) -> str:
         """End the run; see `Handle.stop`."""
         self._run.stop(signal=signal, grace=grace, wait=False)
-        self._shared.note_stop(self._run.stop_signal if signal is None else signal, self._who)
+        number = self._shared.driver.stop_signal if signal is None else signal
+        self._shared.note_stop(number, self._who)
         return "asked"
 
     def kill(self) -> str:
@@ -130,7 +131,8 @@ class Visit:
 
     def stacks(self, native: bool | None = None) -> Any:
         """Say where ranks are; see `Group.stacks`."""
-        return self._run.stacks(NATIVE_SECONDS if native else STACK_SECONDS, native=bool(native))
+        seconds = NATIVE_SECONDS if native else STACK_SECONDS
+        return self._shared.driver.stacks(seconds, native=bool(native))
 
     # -- events
 
@@ -152,6 +154,6 @@ class Visit:
     def _tell_end(self, ending: dict[str, Any]) -> None:
         while self._give_log():
             pass
-        look = {} if self._run.distant else {"look": self._run.look()}
-        self._say(event="over", state=self._run.state.name, **look)
+        look = {} if self._shared.driver.distant else {"look": self._run.look()}
+        self._say(event="over", state=ending.get("state", "FAILED"), **look)
         self._say(event="end", **ending)

@@ -48,7 +48,6 @@ class Handle(Waiting):
         self, driver: Driver, display: Display, run_dir: Files, run_id: str, control: bool | None
     ) -> None:
         super().__init__(driver)
-        self.distant = driver.distant
         self._display = display
         self._run_dir = run_dir
         self._own_id = run_id
@@ -245,7 +244,7 @@ class Handle(Waiting):
         """
         from procession.group.looking import look_at
 
-        if self.distant:
+        if self.driver.distant:
             self._check_thread("its node processes")
         return look_at(self.driver, self.state.name, self.run_id, self.run_dir)
 

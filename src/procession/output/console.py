@@ -207,10 +207,7 @@ class Console:
 
     def _call(self, data: bytes) -> None:
         try:
-            try:
-                self._stream.write(data.decode(errors="replace"))
-            except TypeError:
-                self._stream.write(data)  # it was opened for bytes
+            self._stream.write(data.decode(errors="replace"))
             self.midline = not data.endswith(b"\n")
             self.taken += len(data)
             flush = getattr(self._stream, "flush", None)

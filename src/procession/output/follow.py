@@ -35,6 +35,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from procession.output.feed import BLOCK, Copies, Feed, Source
 from procession.output.lines import Tail
@@ -64,19 +65,14 @@ class Follower:
 
     on_shown: called, in the thread, with blocks of `show` that are done with: `whose`, and the
         number of bytes.
-    partial_after: seconds after which a line is shown although its end has not come.
-    progress_every: seconds between two states of a line that replaces itself by `\r`.
-
     tails: by rank and stream, what was read last, also when this has ended. fault: the error after
-    which nothing was shown any more, None: there was none.
+    which nothing was shown any more, None: there was none. over: it ends, or has ended: nothing is
+    to be added any more.
 
     Its thread, named "procession-output", starts with the object. The consoles stay the caller's;
     close them after `close`. All methods may be called from any thread. Streams that lead to the
     same terminal or file share it: their lines never mix.
     """
-
-    partial_after = 0.2
-    progress_every = 1.0
 
     def __init__(
         self,
@@ -95,15 +91,12 @@ class Follower:
         self._files: dict[tuple[int, str], Feed] = {}  # by rank and stream
         self._due: dict[Feed, None] = {}  # that hold an incomplete line, or did
         self._watched: dict[int, list[Feed]] = {UNWATCHED: []}  # files, by watch
-        self._ready: dict[Feed, None] = {}  # files that have more, in the order of turns
-        self._incoming: list[Feed] = []
-        self._called = False  # to take these, and what is next
-        # Lines of our own, and blocks that are ready, with whose they are.
-        self._said: deque[tuple[int, bytes, object]] = deque()
+        self._news: dict[Feed, None] = {}  # files that have more, in the order of turns
+        self._asked: deque[Callable[[], object]] = deque()  # what other threads want done
+        self._called = False  # to do it
         self._done: list[tuple[object, int]] = []  # for `on_shown`
-        # Of _incoming, _called, _said and of the two eventfds while open.
-        self._lock = threading.Lock()
-        self._finishing = threading.Event()
+        self._lock = threading.Lock()  # of _asked, _called, and of the two eventfds while open
+        self.over = self._finishing = False
         self._given_up = threading.Event()
         self._clean = True
         self._at_end: Callable[[], object] | None = None
@@ -153,22 +146,18 @@ class Follower:
         screen = self._screens[source.stream == "err"]
         tail = self.tails[source.rank, source.stream] = Tail()
         feed = Feed(fd, source, screen, tail, is_file=is_file, copies=copies)
+        if not self._ask(partial(self._begin, feed)):
+            feed.close()
+
+    def _ask(self, call: Callable[[], object]) -> bool:
+        """Have the thread call this; False if it has ended."""
         with self._lock:
             if not self._ended:
-                self._incoming.append(feed)
-                self._call()
-                return
-        feed.close()
-
-    def _call(self) -> None:
-        if not self._called:  # or it is on its way
-            self._called = True
-            os.eventfd_write(self._wake, 1)
-
-    @property
-    def over(self) -> bool:
-        """Whether it ends, or has ended: nothing is to be added any more."""
-        return self._finishing.is_set()
+                self._asked.append(call)
+                if not self._called:  # or that is on its way
+                    self._called = True
+                    os.eventfd_write(self._wake, 1)
+            return not self._ended
 
     @property
     def shown(self) -> int:
@@ -177,16 +166,12 @@ class Follower:
 
     def say(self, line: bytes) -> None:
         """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
-        if not self.show(2, line, None):
+        if not self._ask(partial(self._screens[1].lines, self, b"", line)):
             self._note(self._screens[1].console, line, _SAY)
 
-    def show(self, stream: int, block: bytes, whose: object) -> bool:
-        """Show a block as it is, on stdout (1) or stderr (2); False if it is too late for that."""
-        with self._lock:
-            if not self._ended:
-                self._said.append((stream, block, whose))
-                self._call()
-            return not self._ended
+    def show(self, stream: int, block: bytes, whose: object) -> None:
+        """Show a block as it is, on stdout (1) or stderr (2)."""
+        self._ask(partial(self._show, self._screens[stream - 1], block, whose))
 
     def _note(self, console: Console, line: bytes, seconds: float) -> None:
         console.write((b"\n" if console.midline else b"") + line, timeout=seconds)
@@ -197,13 +182,9 @@ class Follower:
         ended: called when everything is shown, or nobody is there to read it: from the thread, or
             at once if that has ended. For a console that does not read, this may take for ever.
         """
-        with self._lock:
-            if not self._ended:
-                self._at_end, ended = ended or self._at_end, None
-        if ended is not None:
+        self.over = True
+        if not self._ask(partial(self._finish, ended)) and ended is not None:
             ended()
-        self._finishing.set()
-        self._signal(self._wake)
 
     def drain(self, timeout: float | None, *, stalled: bool = False) -> bool:
         """Show everything that was written until now, and end; may be called again.
@@ -240,18 +221,15 @@ class Follower:
 
     def _give_up(self) -> None:
         self._given_up.set()
-        self._signal(self._abandon)
-
-    def _signal(self, eventfd: int) -> None:
         with self._lock:
             if not self._ended:
-                os.eventfd_write(eventfd, 1)
+                os.eventfd_write(self._abandon, 1)
 
     # In the thread.
 
     def _run(self) -> None:
         try:
-            while not self._finishing.is_set():
+            while not self._finishing:
                 self._guarded(self._round)
             self._guarded(self._drain)
         finally:
@@ -267,18 +245,22 @@ class Follower:
             if self.fault is None:
                 self.fault = e
                 for feed in self._feeds.values():
-                    feed.broken = True
-                self._admit()
-                self._flush()
+                    feed.mute()
             else:
                 time.sleep(_AFTER_FAULT)  # it comes again and again
 
     def _close(self) -> None:
         with self._lock:
             self._ended = True
-            for feed in (*self._feeds.values(), *self._incoming):
-                feed.close()
-            self._opened.close()
+        while self._asked:
+            self._guarded(self._answer)
+        for feed in self._feeds.values():
+            feed.close()
+        self._opened.close()
+
+    def _finish(self, ended: Callable[[], object] | None) -> None:
+        self._finishing = True
+        self._at_end = ended or self._at_end
 
     def _round(self) -> None:
         """Wait for news, and show what every source with news has now."""
@@ -289,30 +271,28 @@ class Follower:
             feed = self._feeds.get(fd)
             if feed is not None:
                 most = max(most, self._turn(feed, now))
-        ready, self._ready = self._ready, {}
+        ready, self._news = self._news, {}
         for feed in ready:
             if self._turn(feed, now) == BLOCK:
-                self._ready[feed] = None
+                self._news[feed] = None
         for feed in list(self._due):
             if feed.due is not None and feed.due <= now:
-                feed.due = None
-                if not feed.broken:
-                    feed.tick(now)
+                feed.tick(now)
             if feed.due is None:
                 del self._due[feed]
         self._flush()
-        if (pipes or ready) and not self._ready and most < _BUSY:
+        if (pipes or ready) and not self._news and most < _BUSY:
             pause = select.poll()
             pause.register(self._wake, select.POLLIN)
             pause.poll(_PAUSE_MS if pipes else _PAUSE_FILES_MS)
 
     def _wait(self) -> list[int]:
-        """Wait until there is something to do; give pipes with news, and add files to `_ready`."""
+        """Wait until there is something to do; give pipes with news, and add files to `_news`."""
         wakes = [feed.due for feed in self._due if feed.due is not None]
         if self._watched[UNWATCHED]:
             wakes.append(time.monotonic() + _LOOK_AT_FILES)
         timeout = -1.0
-        if self._ready:
+        if self._news or self._asked or self._done:
             timeout = 0.0
         elif wakes:
             # Up to whole milliseconds, or the last one would be spent in a loop.
@@ -323,40 +303,40 @@ class Follower:
         for fd, _ in self._epoll.poll(timeout):
             if fd == self._wake:
                 os.eventfd_read(self._wake)
-                self._admit()
             elif self._inotify is not None and fd == self._inotify.fileno():
                 watches = self._inotify.read()
                 news += self._watched if watches is None else watches
             else:
                 pipes.append(fd)
+        self._answer()
         for watch in news:
-            self._ready.update(dict.fromkeys(self._watched.get(watch, ())))
+            self._news.update(dict.fromkeys(self._watched.get(watch, ())))
         return pipes
 
-    def _admit(self) -> None:
-        """Begin to follow the sources that were added."""
+    def _answer(self) -> None:
+        """Do what other threads have asked for."""
         with self._lock:
             self._called = False
-            incoming, self._incoming = self._incoming, []
-        while self._said:
-            stream, block, whose = self._said.popleft()
-            screen = self._screens[stream - 1]
-            if whose is not None:
-                self._done.append((whose, len(block)))
-                screen.ready(block)
-                self._flush(BLOCK)
-            elif self.fault is None:
-                screen.lines(self, b"", block)
-        for feed in incoming:
-            feed.broken = self.fault is not None
-            self._retire(feed)
-            self._feeds[feed.fd] = feed
-            if not feed.is_file:
-                self._epoll.register(feed.fd, select.EPOLLIN)
-                continue
+        while self._asked:
+            self._asked.popleft()()
+
+    def _show(self, screen: Screen, block: bytes, whose: object) -> None:
+        self._done.append((whose, len(block)))
+        screen.ready(block)
+        self._flush(BLOCK)
+
+    def _begin(self, feed: Feed) -> None:
+        """Begin to follow a source."""
+        if self.fault is not None:
+            feed.mute()
+        self._retire(feed)
+        self._feeds[feed.fd] = feed
+        if feed.is_file:
             # The watch first, then the first look: nothing falls in between.
             self._watched.setdefault(self._watch(feed), []).append(feed)
-            self._ready[feed] = None
+            self._news[feed] = None
+        else:
+            self._epoll.register(feed.fd, select.EPOLLIN)
 
     def _retire(self, successor: Feed) -> None:
         """Stop following the old file of a rank that has started again and has a new one."""
@@ -370,7 +350,7 @@ class Follower:
         while self._turn(old, time.monotonic()):
             pass
         del self._feeds[old.fd]
-        self._ready.pop(old, None)
+        self._news.pop(old, None)
         for feeds in self._watched.values():
             if old in feeds:
                 feeds.remove(old)
@@ -394,7 +374,7 @@ class Follower:
         """Read one block of a source; gives its size. A pipe at its end is forgotten."""
         block = feed.read()
         if block:
-            feed.take(block, now, self.partial_after, self.progress_every)
+            feed.take(block, now)
             if feed.due is not None:
                 self._due[feed] = None
             self._flush(BLOCK)
@@ -417,7 +397,7 @@ class Follower:
 
     def _drain(self) -> None:
         """Show what was written until now; once given up, read only what the tails need."""
-        self._admit()
+        self._answer()
         if self.fault is not None:
             return
         feeds: list[Feed] = list(self._feeds.values())
