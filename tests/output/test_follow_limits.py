@@ -9,7 +9,7 @@ import pytest
 from following import Rank, following, piped, terminal, until
 
 from seams.output import Console, follow
-from seams.system import inotify
+from seams.system import eventloop, inotify
 
 NEVER = 1000.0  # seconds: a deadline that is not part of the test
 
@@ -195,13 +195,13 @@ def test_truncated_file(console, tmp_path):
 
 def test_no_wake_ups_while_nothing_happens(console, tmp_path, monkeypatch):
     rounds = []
-    wait = follow.Follower._wait
+    turn = eventloop.EventLoop.turn
 
-    def counted(self):
+    def counted(self, most=None):
         rounds.append(1)
-        return wait(self)
+        return turn(self, most)
 
-    monkeypatch.setattr(follow.Follower, "_wait", counted)
+    monkeypatch.setattr(eventloop.EventLoop, "turn", counted)
     with (
         following(console) as follower,
         Rank(follower, 0) as pipe,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
@@ -161,7 +162,7 @@ class Feed:
         if splitter.progress:
             self.due = max(self.due, self._shown_at + self.progress_every)
 
-    def tick(self, now: float) -> None:
+    def tick(self) -> None:
         """Show the incomplete line as it is: progress as a line of its own, text as the part.
 
         Text that is shown for the first time opens a line; what was shown of it as progress is
@@ -176,7 +177,7 @@ class Feed:
             if state != self._shown_state:
                 screen.lines(self, self._prefix, state + b"\n")
                 self._shown_state = state
-                self._shown_at = now
+                self._shown_at = time.monotonic()
             return
         continues = splitter.taken > 0
         text = splitter.take()

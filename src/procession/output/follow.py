@@ -28,18 +28,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 import select
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from procession.output.feed import BLOCK, Copies, Feed, Source
 from procession.output.lines import Tail
 from procession.output.screen import Screen
+from procession.system.eventloop import EventLoop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,13 +88,11 @@ class Follower:
         self._on_shown = on_shown
         self._feeds: dict[int, Feed] = {}  # by descriptor
         self._files: dict[tuple[int, str], Feed] = {}  # by rank and stream
-        self._due: dict[Feed, None] = {}  # that hold an incomplete line, or did
-        self._watched: dict[int, list[Feed]] = {UNWATCHED: []}  # files, by watch
+        self._watched: dict[int, list[Feed]] = {}  # files, by watch
         self._news: dict[Feed, None] = {}  # files that have more, in the order of turns
-        self._asked: deque[Callable[[], object]] = deque()  # what other threads want done
-        self._called = False  # to do it
+        self._read = -1  # the most bytes that came from a pipe in this round, -1 for no pipe
         self._done: list[tuple[object, int]] = []  # for `on_shown`
-        self._lock = threading.Lock()  # of _asked, _called, and of the two eventfds while open
+        self._lock = threading.Lock()  # of _abandon while it is open
         self.over = self._finishing = False
         self._given_up = threading.Event()
         self._clean = True
@@ -103,10 +100,10 @@ class Follower:
         self._inotify: Inotify | None = None
         self._thread = threading.Thread(target=self._run, name="procession-output", daemon=True)
         with contextlib.ExitStack() as opened:
-            self._wake = _eventfd(opened)
-            self._abandon = _eventfd(opened)
-            self._epoll = opened.enter_context(select.epoll())
-            self._epoll.register(self._wake, select.EPOLLIN)
+            self._loop = EventLoop()
+            opened.callback(self._loop.close)
+            self._abandon = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            opened.callback(os.close, self._abandon)
             try:
                 self._thread.start()
             except RuntimeError as e:
@@ -146,18 +143,7 @@ class Follower:
         screen = self._screens[source.stream == "err"]
         tail = self.tails[source.rank, source.stream] = Tail()
         feed = Feed(fd, source, screen, tail, is_file=is_file, copies=copies)
-        if not self._ask(partial(self._begin, feed)):
-            feed.close()
-
-    def _ask(self, call: Callable[[], object]) -> bool:
-        """Have the thread call this; False if it has ended."""
-        with self._lock:
-            if not self._ended:
-                self._asked.append(call)
-                if not self._called:  # or that is on its way
-                    self._called = True
-                    os.eventfd_write(self._wake, 1)
-            return not self._ended
+        self._loop.request_certainly(partial(self._begin, feed))
 
     @property
     def shown(self) -> int:
@@ -166,12 +152,11 @@ class Follower:
 
     def say(self, line: bytes) -> None:
         """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
-        if not self._ask(partial(self._screens[1].lines, self, b"", line)):
-            self._note(self._screens[1].console, line, _SAY)
+        self._loop.request_certainly(partial(self._say, line))
 
     def show(self, stream: int, block: bytes, whose: object) -> None:
         """Show a block as it is, on stdout (1) or stderr (2)."""
-        self._ask(partial(self._show, self._screens[stream - 1], block, whose))
+        self._loop.request(partial(self._show, self._screens[stream - 1], block, whose))
 
     def _note(self, console: Console, line: bytes, seconds: float) -> None:
         console.write((b"\n" if console.midline else b"") + line, timeout=seconds)
@@ -183,8 +168,7 @@ class Follower:
             at once if that has ended. For a console that does not read, this may take for ever.
         """
         self.over = True
-        if not self._ask(partial(self._finish, ended)) and ended is not None:
-            ended()
+        self._loop.request_certainly(partial(self._finish, ended))
 
     def drain(self, timeout: float | None, *, stalled: bool = False) -> bool:
         """Show everything that was written until now, and end; may be called again.
@@ -242,6 +226,7 @@ class Follower:
         try:
             call()
         except Exception as e:
+            self._loop.request_certainly(lambda: None)  # to go on with what was asked besides
             if self.fault is None:
                 self.fault = e
                 for feed in self._feeds.values():
@@ -252,73 +237,48 @@ class Follower:
     def _close(self) -> None:
         with self._lock:
             self._ended = True
-        while self._asked:
-            self._guarded(self._answer)
+        self._opened.close()
         for feed in self._feeds.values():
             feed.close()
-        self._opened.close()
 
     def _finish(self, ended: Callable[[], object] | None) -> None:
-        self._finishing = True
-        self._at_end = ended or self._at_end
+        if not self._ended:
+            self._finishing = True
+            self._at_end = ended or self._at_end
+        elif ended is not None:
+            ended()
+
+    def _say(self, line: bytes) -> None:
+        if self._ended:
+            self._note(self._screens[1].console, line, _SAY)
+        else:
+            self._screens[1].lines(self, b"", line)
 
     def _round(self) -> None:
         """Wait for news, and show what every source with news has now."""
-        pipes = self._wait()
-        now = time.monotonic()
-        most = 0
-        for fd in pipes:
-            feed = self._feeds.get(fd)
-            if feed is not None:
-                most = max(most, self._turn(feed, now))
-        ready, self._news = self._news, {}
-        for feed in ready:
-            if self._turn(feed, now) == BLOCK:
+        self._read = -1
+        self._loop.turn(0.0 if self._news or self._done else None)
+        files, self._news = self._news, {}
+        for feed in files:
+            if self._turn(feed) == BLOCK:
                 self._news[feed] = None
-        for feed in list(self._due):
-            if feed.due is not None and feed.due <= now:
-                feed.tick(now)
-            if feed.due is None:
-                del self._due[feed]
         self._flush()
-        if (pipes or ready) and not self._news and most < _BUSY:
+        if (files or self._read >= 0) and not self._news and self._read < _BUSY:
             pause = select.poll()
-            pause.register(self._wake, select.POLLIN)
-            pause.poll(_PAUSE_MS if pipes else _PAUSE_FILES_MS)
+            pause.register(self._loop.own[1], select.POLLIN)
+            pause.poll(_PAUSE_FILES_MS if self._read < 0 else _PAUSE_MS)
 
-    def _wait(self) -> list[int]:
-        """Wait until there is something to do; give pipes with news, and add files to `_news`."""
-        wakes = [feed.due for feed in self._due if feed.due is not None]
-        if self._watched[UNWATCHED]:
-            wakes.append(time.monotonic() + _LOOK_AT_FILES)
-        timeout = -1.0
-        if self._news or self._asked or self._done:
-            timeout = 0.0
-        elif wakes:
-            # Up to whole milliseconds, or the last one would be spent in a loop.
-            left = max(0.0, min(wakes) - time.monotonic())
-            timeout = math.ceil(left * 1000) / 1000
-        pipes: list[int] = []
-        news = [UNWATCHED]
-        for fd, _ in self._epoll.poll(timeout):
-            if fd == self._wake:
-                os.eventfd_read(self._wake)
-            elif self._inotify is not None and fd == self._inotify.fileno():
-                watches = self._inotify.read()
-                news += self._watched if watches is None else watches
-            else:
-                pipes.append(fd)
-        self._answer()
-        for watch in news:
+    def _look(self) -> None:
+        """Turn to the files that cannot be watched, in this round and every so often."""
+        if files := self._watched.get(UNWATCHED):
+            self._news.update(dict.fromkeys(files))
+            self._loop.after(UNWATCHED, _LOOK_AT_FILES, self._look)
+
+    def _hear_files(self) -> None:
+        assert self._inotify is not None
+        found = self._inotify.read()
+        for watch in self._watched if found is None else found:
             self._news.update(dict.fromkeys(self._watched.get(watch, ())))
-        return pipes
-
-    def _answer(self) -> None:
-        """Do what other threads have asked for."""
-        with self._lock:
-            self._called = False
-        while self._asked:
-            self._asked.popleft()()
 
     def _show(self, screen: Screen, block: bytes, whose: object) -> None:
         self._done.append((whose, len(block)))
@@ -327,16 +287,25 @@ class Follower:
 
     def _begin(self, feed: Feed) -> None:
         """Begin to follow a source."""
+        if self._ended:
+            feed.close()
+            return
         if self.fault is not None:
             feed.mute()
         self._retire(feed)
         self._feeds[feed.fd] = feed
         if feed.is_file:
             # The watch first, then the first look: nothing falls in between.
-            self._watched.setdefault(self._watch(feed), []).append(feed)
+            watch = self._watch(feed)
+            self._watched.setdefault(watch, []).append(feed)
             self._news[feed] = None
+            if watch == UNWATCHED:
+                self._loop.after(UNWATCHED, _LOOK_AT_FILES, self._look)
         else:
-            self._epoll.register(feed.fd, select.EPOLLIN)
+            self._loop.watch(feed.fd, partial(self._hear, feed))
+
+    def _hear(self, pipe: Feed) -> None:
+        self._read = max(self._read, self._turn(pipe))
 
     def _retire(self, successor: Feed) -> None:
         """Stop following the old file of a rank that has started again and has a new one."""
@@ -347,14 +316,13 @@ class Follower:
         if old is None:
             return
         old.limit()
-        while self._turn(old, time.monotonic()):
+        while self._turn(old):
             pass
-        del self._feeds[old.fd]
         self._news.pop(old, None)
         for feeds in self._watched.values():
             if old in feeds:
                 feeds.remove(old)
-        old.end()
+        self._forget(old)
 
     def _watch(self, feed: Feed) -> int:
         """Watch a file; gives the watch, UNWATCHED at a limit of the machine."""
@@ -364,25 +332,33 @@ class Follower:
 
                 self._inotify = Inotify()
                 self._opened.callback(self._inotify.close)
-                self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
+                self._loop.watch(self._inotify.fileno(), self._hear_files)
             # The file that was opened, even if another one has its name by now.
             return self._inotify.add(f"/proc/self/fd/{feed.fd}")
         except OSError:
             return UNWATCHED
 
-    def _turn(self, feed: Feed, now: float) -> int:
+    def _turn(self, feed: Feed) -> int:
         """Read one block of a source; gives its size. A pipe at its end is forgotten."""
         block = feed.read()
         if block:
+            now = time.monotonic()
             feed.take(block, now)
-            if feed.due is not None:
-                self._due[feed] = None
+            if feed.due is None:
+                self._loop.cancel(feed)
+            else:
+                self._loop.after(feed, feed.due - now, feed.tick)
             self._flush(BLOCK)
             return len(block)
         if block is not None and not feed.is_file:
-            del self._feeds[feed.fd]
-            feed.end()
+            self._forget(feed)
         return 0
+
+    def _forget(self, feed: Feed) -> None:
+        self._loop.cancel(feed)
+        self._loop.forget(feed.fd)
+        del self._feeds[feed.fd]
+        feed.end()
 
     def _flush(self, most: int = -1) -> None:
         """Write what waits on the consoles, if one of them has more than `most` bytes waiting."""
@@ -397,13 +373,12 @@ class Follower:
 
     def _drain(self) -> None:
         """Show what was written until now; once given up, read only what the tails need."""
-        self._answer()
+        self._loop.turn(0.0)
         if self.fault is not None:
             return
         feeds: list[Feed] = list(self._feeds.values())
         for feed in feeds:
             feed.limit()
-        now = time.monotonic()
         muted = False
         while feeds:
             if self._given_up.is_set() and not muted:
@@ -411,7 +386,7 @@ class Follower:
                 self._clean = False
                 for feed in feeds:
                     feed.mute()
-            feeds = [feed for feed in feeds if self._turn(feed, now)]
+            feeds = [feed for feed in feeds if self._turn(feed)]
             self._flush()
         for feed in self._feeds.values():
             feed.end()
@@ -422,9 +397,3 @@ class Follower:
         if not self._clean:
             for screen in dict.fromkeys(self._screens):
                 self._note(screen.console, _NOTE, 0)
-
-
-def _eventfd(opened: contextlib.ExitStack) -> int:
-    fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-    opened.callback(os.close, fd)
-    return fd
