@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import os
 import select
-import socket
-import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from procession.control.protocol import Lines, decode, encode
 from procession.values.errors import SpecError
+from procession.warm.wire import peer_of
 
 if TYPE_CHECKING:
     import _socket
@@ -44,9 +43,7 @@ class Visit:
     def serve(self) -> None:
         """Serve the client until it goes, or the run has ended."""
         try:
-            pid, uid, _ = struct.unpack(
-                "3i", self._guest.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            )
+            pid, uid = peer_of(self._guest)
             if uid not in (0, os.geteuid()):
                 return
             self._who = f"pid {pid}, user {uid}"
