@@ -63,27 +63,17 @@ class LineSplitter:
         if b"\r" in block:
             # Programs with \r\n everywhere are common; this leaves them the cheap way.
             block = block.replace(b"\r\n", b"\n")
-        if self._return or b"\r" in block:
-            return self._feed_returns(block)
+        returns = self._return or b"\r" in block
         cut = block.rfind(b"\n") + 1
-        if not cut:
-            self._rest += block
-            return self.end() if len(self._rest) > self._longest else b""
         lines = block[:cut]
-        if self._rest:
-            lines = bytes(self._rest) + lines
-        self._begin(lines_continue=self.taken)
-        self._rest += block[cut:]
-        return lines
-
-    def _feed_returns(self, block: bytes) -> bytes:
-        cut = block.rfind(b"\n") + 1
-        lines = b""
-        if cut:
-            head = block[: block.find(b"\n")].rstrip(b"\r")
-            outdated = b"\r" in head or (self._return and head)
-            lines = bytes(self._rest) + (b"\r" if self._return else b"") + block[:cut]
-            lines = re.sub(_OUTDATED, b"", re.sub(_RETURNS_AT_END, b"\n", lines))
+        if lines:
+            if self._rest or self._return:
+                lines = bytes(self._rest) + (b"\r" if self._return else b"") + lines
+            outdated = False
+            if returns:
+                head = block[: block.find(b"\n")].rstrip(b"\r")
+                outdated = b"\r" in head or (self._return and bool(head))
+                lines = re.sub(_OUTDATED, b"", re.sub(_RETURNS_AT_END, b"\n", lines))
             self._begin(lines_continue=0 if outdated else self.taken)
         self._add_to_rest(block[cut:])
         if not cut and len(self._rest) > self._longest:

@@ -84,11 +84,11 @@ class Wiring(Display):
                     fds.append(self._null)
                 elif route is Route.PREFIX:
                     fds.append(self._pipe(rank, stream, opened))
-                elif route is Route.FILE:
+                else:
                     opened.append(self._run.open_log(attempt, rank, stream))
                     fds.append(opened[-1])
-                else:
-                    fds.append(self._tee(attempt, rank, stream, opened))
+                    if route is Route.TEE:
+                        self._tee(attempt, rank, stream)
         except BaseException:
             for fd in opened:
                 os.close(fd)
@@ -121,19 +121,17 @@ class Wiring(Display):
         follower.add_pipe(read_end, source)
         return write_end
 
-    def _tee(self, attempt: int, rank: int, stream: str, opened: list[int]) -> int:
-        """Open the file of a teed stream, and follow it."""
-        follower, source = self.follower(), self._source(rank, stream)
-        path = self._run.log_file(attempt, rank, stream)
-        opened.append(self._run.open_log(attempt, rank, stream))
-        texts, copies = self._duplicates[stream == "stderr"], None
+    def _tee(self, attempt: int, rank: int, stream: str) -> None:
+        """Follow the file of a stream."""
+        source, copies = self._source(rank, stream), None
+        texts = self._duplicates[stream == "stderr"]
         if texts:
             from procession.output.feed import Copies
 
             filtered = self._run.filtered_file(attempt, stream)
             copies = Copies(filtered, source.prefix, texts)
-        follower.add_file(path, source, copies=copies)
-        return opened[-1]
+        path = self._run.log_file(attempt, rank, stream)
+        self.follower().add_file(path, source, copies=copies)
 
     def _source(self, rank: int, stream: str) -> Source:
         from procession.output.feed import Source
