@@ -136,12 +136,6 @@ class Connection:
         """Close it; the run goes on."""
         self.socket.close()
 
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 @contextmanager
 def runtime() -> Generator[int]:
