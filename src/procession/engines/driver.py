@@ -133,7 +133,7 @@ class JobDriver(Known):
         try:
             make_room(self.life.count)
             self.display.open_consoles()
-            follower = self.display.follower()
+            follower = self.display.get_follower()
             self._addresses = own_addresses()
             self._door = reception.door if reception is not None else listen()
         except BaseException:

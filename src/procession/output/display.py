@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Display:
         if self.on_quiet is not None:
             self.on_quiet()
 
-    def follower(self) -> Follower:
+    def get_follower(self) -> Follower:
         """Give what shows output now; started by the first call. Raises OSError."""
         if self._consoles is None or self._closed:
             raise OSError(errno.ESHUTDOWN, "the group is over")
@@ -76,7 +77,9 @@ class Display:
             from procession.output.recent import Recent
 
             self.recent = Recent()
-            self.recent.listen(*self._consoles)
+            # If both are one console, all that it shows is of stdout.
+            for console, stream in zip(self._consoles[::-1], ("err", "out"), strict=True):
+                console.seen_by = partial(self.recent.add, stream=stream)
 
     def finish(self, ended: Callable[[], object]) -> None:
         """Begin to show what is still to be shown; see `Follower.finish`."""

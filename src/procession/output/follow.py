@@ -143,7 +143,7 @@ class Follower:
         screen = self._screens[source.stream == "err"]
         tail = self.tails[source.rank, source.stream] = Tail()
         feed = Feed(fd, source, screen, tail, is_file=is_file, copies=copies)
-        self._loop.request_certainly(partial(self._begin, feed))
+        self._loop.request_certainly(partial(self._follow, feed))
 
     @property
     def shown(self) -> int:
@@ -156,7 +156,7 @@ class Follower:
 
     def show(self, stream: int, block: bytes, whose: object) -> None:
         """Show a block as it is, on stdout (1) or stderr (2)."""
-        self._loop.request(partial(self._show, self._screens[stream - 1], block, whose))
+        self._loop.request(partial(self._pass_on, self._screens[stream - 1], block, whose))
 
     def _note(self, console: Console, line: bytes, seconds: float) -> None:
         console.write((b"\n" if console.midline else b"") + line, timeout=seconds)
@@ -268,11 +268,11 @@ class Follower:
             pause.register(self._loop.own[1], select.POLLIN)
             pause.poll(_PAUSE_FILES_MS if self._read < 0 else _PAUSE_MS)
 
-    def _look(self) -> None:
+    def _look_at_files(self) -> None:
         """Turn to the files that cannot be watched, in this round and every so often."""
         if files := self._watched.get(UNWATCHED):
             self._news.update(dict.fromkeys(files))
-            self._loop.after(UNWATCHED, _LOOK_AT_FILES, self._look)
+            self._loop.after(UNWATCHED, _LOOK_AT_FILES, self._look_at_files)
 
     def _hear_files(self) -> None:
         assert self._inotify is not None
@@ -280,12 +280,12 @@ class Follower:
         for watch in self._watched if found is None else found:
             self._news.update(dict.fromkeys(self._watched.get(watch, ())))
 
-    def _show(self, screen: Screen, block: bytes, whose: object) -> None:
+    def _pass_on(self, screen: Screen, block: bytes, whose: object) -> None:
         self._done.append((whose, len(block)))
-        screen.ready(block)
+        screen.pass_on(block)
         self._flush(BLOCK)
 
-    def _begin(self, feed: Feed) -> None:
+    def _follow(self, feed: Feed) -> None:
         """Begin to follow a source."""
         if self._ended:
             feed.close()
@@ -300,7 +300,7 @@ class Follower:
             self._watched.setdefault(watch, []).append(feed)
             self._news[feed] = None
             if watch == UNWATCHED:
-                self._loop.after(UNWATCHED, _LOOK_AT_FILES, self._look)
+                self._loop.after(UNWATCHED, _LOOK_AT_FILES, self._look_at_files)
         else:
             self._loop.watch(feed.fd, partial(self._hear, feed))
 
@@ -379,10 +379,8 @@ class Follower:
         feeds: list[Feed] = list(self._feeds.values())
         for feed in feeds:
             feed.limit()
-        muted = False
         while feeds:
-            if self._given_up.is_set() and not muted:
-                muted = True
+            if self._given_up.is_set():
                 self._clean = False
                 for feed in feeds:
                     feed.mute()

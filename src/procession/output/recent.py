@@ -8,11 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from functools import partial
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from procession.output.console import Console
 
 KEPT = 1 << 20  # bytes
 
@@ -37,11 +32,6 @@ class Recent:
             while self._bytes > KEPT and len(self._blocks) > 1:
                 self._bytes -= len(self._blocks.popleft()[0])
                 self._first += 1
-
-    def listen(self, stdout: Console, stderr: Console) -> None:
-        """Take what is written to these consoles, from now on; they may be one."""
-        stderr.seen_by = partial(self.add, stream="err")
-        stdout.seen_by = partial(self.add, stream="out")
 
     def last(self, lines: int) -> tuple[tuple[int, int], list[tuple[bytes, str]]]:
         """Give the last lines, and the position behind them."""

@@ -78,7 +78,7 @@ class Screen:
         self._open = owner
         self._open_coloured = self._open_coloured or (self.console.colour and b"\x1b" in text)
 
-    def ready(self, block: bytes) -> None:
+    def pass_on(self, block: bytes) -> None:
         """Show a block as it is: of another machine, which has made its lines."""
         self._add(block)
 

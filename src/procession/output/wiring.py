@@ -115,7 +115,7 @@ class Wiring(Display):
         return number
 
     def _pipe(self, rank: int, stream: str, opened: list[int]) -> int:
-        follower, source = self.follower(), self._source(rank, stream)
+        follower, source = self.get_follower(), self._source(rank, stream)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         opened.append(write_end)
         follower.add_pipe(read_end, source)
@@ -131,7 +131,7 @@ class Wiring(Display):
             filtered = self._run.filtered_file(attempt, stream)
             copies = Copies(filtered, source.prefix, texts)
         path = self._run.log_file(attempt, rank, stream)
-        self.follower().add_file(path, source, copies=copies)
+        self.get_follower().add_file(path, source, copies=copies)
 
     def _source(self, rank: int, stream: str) -> Source:
         from procession.output.feed import Source
