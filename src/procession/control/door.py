@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.driver.driver import Driver
-    from procession.output.display import Display
+    from procession.output.wiring import Display
 
 BACKLOG = 64
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from procession.control.door import Door
     from procession.control.reachable import Reachable
     from procession.driver.driver import Driver
-    from procession.output.display import Display
+    from procession.output.wiring import Display
 
 CLIENTS = 32  # at a time
 FULL = b'{"procession": 1, "error": "%d others are looking at this run already"}\n' % CLIENTS

@@ -70,8 +70,8 @@ from procession.engines.reception import Reception, life_of, say_missing
 from procession.engines.roster import Roster
 from procession.engines.wire import KEY_BYTES
 from procession.engines.work import Work
-from procession.output.display import Display
 from procession.output.rundir import Files
+from procession.output.wiring import Display
 from procession.rules.restarting import Decision
 from procession.values.errors import GroupEnd, Outcome, SpecError
 from procession.values.policy import StopRequest

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from procession.control.reach import Reach
     from procession.driver.driver import Driver
-    from procession.output.display import Display
-    from procession.output.wiring import Files
+    from procession.output.wiring import Display, Files
     from procession.values.errors import GroupEnd
 
 CONTROL = "PROCESSION_CONTROL"
