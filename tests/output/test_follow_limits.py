@@ -41,6 +41,31 @@ def test_console_that_does_not_read(kind, tmp_path):
             viewer.until(b"[0] next attempt\n")
 
 
+@pytest.mark.parametrize("kind", ["pipe", "file"])
+def test_a_console_that_reads_late_gets_whole_lines(console, kind, tmp_path):
+    """Incomplete lines become due while the console is waited for, and their ends are there."""
+    line = b"x" * 100 + b"\n"
+    with following(console, partial_after=0.02) as follower:
+        ranks = [Rank(follower, i, file=tmp_path / str(i) if kind == "file" else None)
+                 for i in range(2)]  # fmt: skip
+        writers = [threading.Thread(target=rank.write, args=(line * 5000,)) for rank in ranks]
+        for writer in writers:
+            writer.start()
+        seen = 0
+        while seen < 10_000:
+            threading.Event().wait(0.05)  # longer than the deadline of a line
+            seen = console.viewer.look().count(b"\n")
+        for writer in writers:
+            writer.join()
+        assert follower.drain(5)
+        assert set(console.viewer.look().splitlines(keepends=True)) == {
+            b"[0] " + line,
+            b"[1] " + line,
+        }
+        for rank in ranks:
+            rank.close()
+
+
 def test_a_note_says_what_was_dropped(tmp_path):
     """A console that stops and is read again just as it is given up."""
     with piped() as (console, viewer), following(console) as follower:

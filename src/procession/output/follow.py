@@ -347,12 +347,19 @@ class Follower:
             if feed.due is None:
                 self._loop.cancel(feed)
             else:
-                self._loop.after(feed, feed.due - now, feed.tick)
+                self._loop.after(feed, feed.due - now, partial(self._tick, feed))
             self._flush(BLOCK)
             return len(block)
         if block is not None and not feed.is_file:
             self._forget(feed)
         return 0
+
+    def _tick(self, feed: Feed) -> None:
+        """Show an incomplete line whose end has not come, also while a console was waited for."""
+        now = time.monotonic()
+        self._turn(feed)
+        if feed.due is not None and feed.due <= now:
+            feed.tick()
 
     def _forget(self, feed: Feed) -> None:
         self._loop.cancel(feed)
