@@ -54,7 +54,7 @@ def job(slurm, tmp_path, monkeypatch):
 def test_it_is_reported_and_stopped_as_a_whole(slurm, job):
     number, ask = job
     report = ask("report")
-    assert "4 of 4 ranks alive" in report.stdout, report.stderr
+    assert ": 4 RUNNING, " in report.stdout, report.stderr
     assert f"in job {number} of Slurm" in report.stdout
     # On a busy machine the stacks of some ranks may not come in time, which is said.
     until(lambda: "4 ranks [0-3]" in ask("stacks").stdout, "the stacks of all ranks", 30)

@@ -1,5 +1,6 @@
 """Clients of a run's socket, good and bad, and groups to look at."""
 
+import contextlib
 import os
 import socket
 import time
@@ -19,9 +20,9 @@ def start(code=WAIT, nproc=2, **options):
 
 
 def connected():
-    """Connect to the only run there is."""
+    """Connect to the only run there is, while a block runs."""
     (name,) = sockets()
-    return Connection(name)
+    return contextlib.closing(Connection(name))
 
 
 def raw():

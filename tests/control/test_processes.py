@@ -3,7 +3,8 @@
 import os
 import subprocess
 
-from seams.control import Process, below, read_processes
+from seams.control import read_processes
+from seams.system import Seen, below
 from support import until
 
 
@@ -15,11 +16,11 @@ def test_a_process_is_read_as_it_is():
         until(lambda: read_processes()[child.pid].words == ("sleep", "60"), "its exec")
         found = read_processes()[child.pid]
         assert (found.parent, found.env) == (os.getpid(), env)
-        assert found.memory > 0
+        assert found.pages > 0
         child.kill()
         until(lambda: child.pid not in read_processes(), "it being a zombie")
 
 
 def test_a_circle_of_parents_is_no_endless_loop():
-    one, other = (Process(pid, above, 1, 0, (), {}) for pid, above in ((10, 11), (11, 10)))
+    one, other = (Seen(pid, above, pid, 1) for pid, above in ((10, 11), (11, 10)))
     assert below([10], {10: one, 11: other}) == {10, 11}

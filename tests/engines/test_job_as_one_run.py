@@ -47,7 +47,7 @@ def test_it_is_listed_once_with_the_ranks_of_all_nodes(tmp_path):
         began = [r["started_at"] for r in look["ranks"]]
         assert all(0 <= at - look["began"] < 60 for at in began)
         said = run_procession("report", job.run_id).stdout
-        assert "4 of 4 ranks alive" in said
+        assert ": 4 RUNNING, " in said
         assert f"launcher: pid {os.getpid()} on {HERE}" in said
         job.send_signal(2, signal.SIGKILL)
         with contextlib.suppress(procession.GroupFailed):

@@ -6,8 +6,9 @@ import pty
 import select
 import time
 import tty
+from unittest import mock
 
-from seams.output import Console, Follower, Source
+from seams.output import Console, Feed, Follower, Source
 
 PATIENCE = 10.0
 
@@ -75,11 +76,12 @@ def terminal(raw=True):
 
 @contextlib.contextmanager
 def following(stdout, stderr=None, **times):
-    follower = Follower(stdout, stderr or stdout, **times)
-    try:
+    with contextlib.ExitStack() as stack:
+        for name, seconds in times.items():
+            stack.enter_context(mock.patch.object(Feed, name, seconds))
+        follower = Follower(stdout, stderr or stdout)
+        stack.callback(follower.close)
         yield follower
-    finally:
-        follower.close()
 
 
 class Rank:

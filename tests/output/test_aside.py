@@ -58,7 +58,7 @@ def test_what_is_not_taken_comes_before_what_is_written_next(pipe):
 
 def test_lines_of_our_own_stand_between_lines(pipe):
     console, read_end = pipe
-    follower = Follower(console, console, partial_after=0.01)
+    follower = Follower(console, console)
     theirs, ours = os.pipe()
     follower.add_pipe(theirs, Source(0, "out", b"[0] "))
     os.write(ours, b"whole\nhalf ")

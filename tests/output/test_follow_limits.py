@@ -9,7 +9,7 @@ import pytest
 from following import Rank, following, piped, terminal, until
 
 from seams.output import Console, follow
-from seams.system import inotify
+from seams.system import eventloop, inotify
 
 NEVER = 1000.0  # seconds: a deadline that is not part of the test
 
@@ -39,6 +39,31 @@ def test_console_that_does_not_read(kind, tmp_path):
         with following(console) as another, Rank(another, 0) as rank:
             rank.write(b"next attempt\n")
             viewer.until(b"[0] next attempt\n")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "file"])
+def test_a_console_that_reads_late_gets_whole_lines(console, kind, tmp_path):
+    """Incomplete lines become due while the console is waited for, and their ends are there."""
+    line = b"x" * 100 + b"\n"
+    with following(console, partial_after=0.02) as follower:
+        ranks = [Rank(follower, i, file=tmp_path / str(i) if kind == "file" else None)
+                 for i in range(2)]  # fmt: skip
+        writers = [threading.Thread(target=rank.write, args=(line * 5000,)) for rank in ranks]
+        for writer in writers:
+            writer.start()
+        seen = 0
+        while seen < 10_000:
+            threading.Event().wait(0.05)  # longer than the deadline of a line
+            seen = console.viewer.look().count(b"\n")
+        for writer in writers:
+            writer.join()
+        assert follower.drain(5)
+        assert set(console.viewer.look().splitlines(keepends=True)) == {
+            b"[0] " + line,
+            b"[1] " + line,
+        }
+        for rank in ranks:
+            rank.close()
 
 
 def test_a_note_says_what_was_dropped(tmp_path):
@@ -195,13 +220,13 @@ def test_truncated_file(console, tmp_path):
 
 def test_no_wake_ups_while_nothing_happens(console, tmp_path, monkeypatch):
     rounds = []
-    wait = follow.Follower._wait
+    turn = eventloop.EventLoop.turn
 
-    def counted(self):
+    def counted(self, most=None):
         rounds.append(1)
-        return wait(self)
+        return turn(self, most)
 
-    monkeypatch.setattr(follow.Follower, "_wait", counted)
+    monkeypatch.setattr(eventloop.EventLoop, "turn", counted)
     with (
         following(console) as follower,
         Rank(follower, 0) as pipe,

@@ -8,7 +8,7 @@ __getattr__ = lazily(
         "procession.control.ask": "Connection Ended NotAnswered sockets",
         "procession.control.door": "Door",
         "procession.control.leftover": "dead_sockets left_behind",
-        "procession.control.processes": "Process below read_processes",
+        "procession.control.processes": "read_processes",
         "procession.control.protocol": "Lines decode",
         "procession.control.runs": "NotFound Run choose find_run",
         "procession.control.reach": "CLIENTS",

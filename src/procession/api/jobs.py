@@ -13,7 +13,7 @@ from procession.engines.contract import Engine, EngineError
 from procession.engines.registry import choose
 from procession.engines.tunnel import check
 from procession.group.group import Group
-from procession.output.rundir import RunDir, directory_name, run_of
+from procession.output.rundir import Files, directory_name, run_of
 from procession.prepare.asked import asked_of
 from procession.prepare.work import Share, Work, divide
 from procession.values.errors import GroupEnd, SpecError
@@ -102,7 +102,7 @@ def group_on(
         raise EngineError(e.strerror or str(e)) from None
     engine.check()
     called = directory_name(work.spec.name, os.environ)
-    directory = RunDir(work.spec.logs, work.nproc, called)
+    directory = Files(work.spec.logs, work.nproc, called)
     made: list[Group] = []
     try:
         driver = JobDriver(
@@ -119,7 +119,7 @@ def group_on(
     except BaseException:
         directory.close()
         raise
-    group = Group(driver, driver.printer, directory, driver.state.run_id, control)
+    group = Group(driver, driver.display, directory, driver.state.run_id, control)
     made.append(group)
     of_job = {"engine": engine.name, "nodes": work.nodes, "restart": repr(work.restart)}
     directory.write_run({**asked_of(work.spec, driver.state.run_id), **of_job})

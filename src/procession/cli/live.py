@@ -41,11 +41,9 @@ def shown(group: Group, request: Request, note: Callable[[str], None]) -> Genera
             open_.callback(console.close)
         group.resources.streams.lead_through(console)
         if every is not None:
-            from procession.view.live import Status
+            from procession.view.live import status_lines
 
-            status = Status(group.look, group.say, every)
-            open_.callback(status.close)
-            status.start()
+            open_.enter_context(status_lines(group.look, group.say, every))
         if console is not None:
             view = open_.enter_context(
                 viewing(group.look, console, group.say, group.driver.request_suspension)

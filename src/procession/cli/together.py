@@ -197,11 +197,9 @@ def _host(
     signals = job_signals(job, request)
     with ExitStack() as open_:
         if request.status is not None:
-            from procession.view.live import Status
+            from procession.view.live import status_lines
 
-            status = Status(job.look, job.say, request.status)
-            open_.callback(status.close)
-            status.start()
+            open_.enter_context(status_lines(job.look, job.say, request.status))
         code = conducted(job, signals)
     spare = say_spare(node, part.own.name)
     if spare:

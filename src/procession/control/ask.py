@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -12,9 +11,9 @@ from typing import Any
 
 from procession.control.protocol import Lines, decode, encode
 from procession.system.directories import Refused, inside, open_runtime
-from procession.system.files import process_fields
+from procession.system.processes import state_of
+from procession.warm.wire import peer_of
 
-PEER = socket.SOL_SOCKET, socket.SO_PEERCRED
 PATIENCE = 10.0  # seconds for an answer: the launcher may be busy
 MOMENT = 0.2  # seconds without an answer, after which it is looked whether the launcher is stopped
 MOST_LINE = 64 << 20  # bytes of an answer: a look at very many ranks
@@ -57,7 +56,7 @@ class Connection:
         try:
             with runtime() as directory:
                 self.socket.connect(inside(directory, name))
-            self.peer: int = struct.unpack("3i", self.socket.getsockopt(*PEER, 12))[0]
+            self.peer, _ = peer_of(self.socket)
         except ConnectionRefusedError:
             raise Dead(f"the launcher of {name} was killed [P313]") from None
         except FileNotFoundError:
@@ -84,7 +83,8 @@ class Connection:
         while True:
             said = self._next(min(until, time.monotonic() + MOMENT))
             if said is None:
-                if _is_stopped(self.peer):
+                state = state_of(self.peer)
+                if state is not None and state.letter == "T":
                     raise NotAnswered(
                         "the run is suspended (by Ctrl-Z, or SIGSTOP); type fg there, or "
                         f"kill -CONT {self.peer} [P313]"
@@ -135,20 +135,6 @@ class Connection:
     def close(self) -> None:
         """Close it; the run goes on."""
         self.socket.close()
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _is_stopped(pid: int) -> bool:
-    """Whether a signal, such as that of Ctrl-Z, has stopped a process; False if it is not seen."""
-    try:
-        return process_fields(pid)[0] == b"T"
-    except (OSError, IndexError):
-        return False
 
 
 @contextmanager

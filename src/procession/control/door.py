@@ -17,7 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.control.reachable import Shown
+    from procession.driver.driver import Driver
+    from procession.output.wiring import Display
 
 BACKLOG = 64
 
@@ -31,7 +32,6 @@ class Door:
     def __init__(self, run: str) -> None:
         self.name = socket_name(run)
         self._directory = -1
-        self._owner = os.getpid()
         kind = _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK
         self.socket = _socket.socket(_socket.AF_UNIX, kind)
         try:
@@ -59,7 +59,7 @@ class Door:
 
     def hide(self) -> None:
         """Remove the socket's name: no other client will come."""
-        if self.name and self._owner == os.getpid():
+        if self.name:
             try:
                 os.unlink(inside(self._directory, self.name))
             except OSError:
@@ -99,15 +99,16 @@ class Shared:
     """What the threads of clients share with that of the run.
 
     ending: how the run ended, for the last line to clients; None until then. stopped_by: the signal
-    by which a client stopped the run, 0: none did. stopper: who that was, in words. screen: of the
-    run.
+    by which a client stopped the run, 0: none did. stopper: who that was, in words. driver,
+    display: of the run.
     """
 
-    def __init__(self, screen: Shown) -> None:
+    def __init__(self, driver: Driver, display: Display) -> None:
         self.ending: dict[str, Any] | None = None
         self.stopped_by = 0
         self.stopper = ""
-        self.screen = screen
+        self.driver = driver
+        self.display = display
 
     def note_stop(self, number: int, who: str) -> None:
         """Take note that a client stops the run."""

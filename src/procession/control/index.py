@@ -17,8 +17,7 @@ def note_run(run: str, directory: str) -> None:
     """Add a run that begins. Errors are ignored: the run does not depend on the index."""
     place = _place()
     try:
-        if not os.path.isdir(place):
-            os.makedirs(place, 0o700, exist_ok=True)
+        os.makedirs(place, 0o700, exist_ok=True)
         os.symlink(os.path.abspath(directory), os.path.join(place, socket_name(run)))
     except OSError:
         pass  # it is there; a full disk, no home, or a home that is read-only

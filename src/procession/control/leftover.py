@@ -15,12 +15,12 @@ import shutil
 import signal
 import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from procession.control import ask
-from procession.control.processes import Process, ancestors, below, read_processes
+from procession.control.processes import read_processes
 from procession.system.identity import lives, pid_of, start_of
-from procession.system.processes import Seen, send
+from procession.system.processes import Seen, below, send
 
 AGENT_SECONDS = 2.0  # for an agent to end its ranks by itself
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL
@@ -28,8 +28,8 @@ REAP = 5.0  # seconds to vanish after SIGKILL
 
 
 def left_behind(
-    processes: Mapping[int, Process], alive: Callable[[str], bool | None], own: int
-) -> list[Process]:
+    processes: dict[int, Seen], alive: Callable[[str], bool | None], own: int
+) -> list[Seen]:
     """Choose the processes of dead launchers. Pure.
 
     alive: tells whether the launcher of a mark lives, None for unknown. own: this process's pid.
@@ -39,14 +39,16 @@ def left_behind(
     known = {mark: alive(mark) for mark in set(marked.values())}
     serving = {pid for pid, mark in marked.items() if known[mark] is not False}
     launchers = {pid_of(mark) for mark in known if known[mark] is not False}
-    kept = below(serving, processes) | launchers | {own}
+    kept = below(serving, processes) | serving | launchers | {own}
     for pid in list(kept):
-        kept.update(ancestors(pid, processes))
+        while pid in processes and processes[pid].parent not in kept:
+            pid = processes[pid].parent  # noqa: PLW2901
+            kept.add(pid)
     dead = {pid for pid, mark in marked.items() if known[mark] is False} - kept
-    return [processes[pid] for pid in sorted(below(dead, processes) - kept)]
+    return [processes[pid] for pid in sorted((below(dead, processes) | dead) - kept)]
 
 
-def find_left() -> list[Process]:
+def find_left() -> list[Seen]:
     """Find what is left, after agents had time to end it themselves."""
     until = time.monotonic() + AGENT_SECONDS
     while True:
@@ -56,17 +58,17 @@ def find_left() -> list[Process]:
         time.sleep(0.05)
 
 
-def end_processes(processes: Sequence[Process]) -> list[Process]:
+def end_processes(processes: Sequence[Seen]) -> list[Seen]:
     """End them: SIGTERM, a few seconds, SIGKILL; gives those that are still there."""
     left = list(processes)
     for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, REAP)):
         for each in left:
-            send(Seen(each.pid, each.parent, 0, each.start), number)
+            send(each, number)
         left = _await(left, seconds)
     return left
 
 
-def _await(processes: list[Process], seconds: float) -> list[Process]:
+def _await(processes: list[Seen], seconds: float) -> list[Seen]:
     until = time.monotonic() + seconds
     while processes and time.monotonic() < until:
         processes = [each for each in processes if start_of(each.pid) == each.start]

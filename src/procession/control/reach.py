@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.control.door import Door
-    from procession.control.reachable import Reachable, Shown, Watcher
+    from procession.control.reachable import Reachable
+    from procession.driver.driver import Driver
+    from procession.output.wiring import Display
 
 CLIENTS = 32  # at a time
 FULL = b'{"procession": 1, "error": "%d others are looking at this run already"}\n' % CLIENTS
@@ -26,22 +28,21 @@ class Reach(Shared):
     name: by which the run is found, "" if it cannot be. visited: whether anybody has ever looked.
     """
 
-    def __init__(self, run: Reachable, loop: Watcher, screen: Shown, run_id: str) -> None:
-        super().__init__(screen)
+    def __init__(self, run: Reachable, driver: Driver, display: Display, run_id: str) -> None:
+        super().__init__(driver, display)
         self.visited = False
         self._run = run
-        self._loop = loop
         self._guests: dict[threading.Thread, _socket.socket] = {}
         self._door = open_door(run_id)
         self.name = self._door.name if self._door is not None else ""
         if self._door is not None:
-            screen.tap()
-            loop.watch(self._door.fileno(), self._knocked)
+            display.tap()
+            driver.watch(self._door.fileno(), self._knocked)
 
     def _knocked(self) -> None:
         assert self._door is not None
         if not self._welcome(self._door):  # no descriptor is left: the run goes on
-            self._loop.unwatch(self._door.fileno())
+            self.driver.unwatch(self._door.fileno())
             self._door.hide()
 
     def _welcome(self, door: Door) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, cast
 
 from procession.control.ask import (
@@ -89,7 +89,7 @@ def living() -> list[Run]:
     for name, connection in asked:
         look: Any = None
         if connection is not None:
-            with suppress(NotAnswered), connection:
+            with suppress(NotAnswered), closing(connection):
                 look = connection.answer("look")
             if connection.end is not None:
                 continue
@@ -101,7 +101,7 @@ def _silent(name: str, connection: Connection | None) -> Run:
     """Describe a run that does not answer, by its files and by who listens at its socket."""
     launcher = 0 if connection is None else connection.peer
     directory = past_runs().get(name)
-    run = Run(name, name.rpartition("_")[0] or name, "", began=made_at(name))
+    run = _run(name, "", 0, {}, {}, began=made_at(name))
     if directory is not None:
         run = _of_files(name, directory)
     cwd = run.cwd or directory_of(launcher)
@@ -109,19 +109,25 @@ def _silent(name: str, connection: Connection | None) -> Run:
 
 
 def _living(name: str, look: Mapping[str, Any]) -> Run:
-    here = look["host"] == _here()
+    more = {"directory": look["run_dir"], "began": look["began"], "socket": name, "look": look}
+    return _run(name, look["state"], look["launcher"], look, look, **more)
+
+
+def _run(
+    name: str, state: str, launcher: int, about: Mapping[str, Any], origin: Mapping[str, Any],
+    **more: Any,
+) -> Run:  # fmt: skip
+    """Make the record of a run. about: has its name. origin: see `system.origin`."""
+    away = origin.get("host", "") not in ("", _here())
     return Run(
         id=name,
-        name=look["name"],
-        state=look["state"],
-        directory=look["run_dir"],
-        launcher=look["launcher"] if here else 0,
-        host="" if here else look["host"],
-        slurm_job=look["slurm_job"],
-        began=look["began"],
-        socket=name,
-        look=look,
-        cwd=look["cwd"],
+        name=about.get("name") or name.rpartition("_")[0] or name,
+        state=state,
+        launcher=0 if away else launcher,
+        host=origin["host"] if away else "",
+        slurm_job=origin.get("slurm_job", ""),
+        cwd=origin.get("cwd", ""),
+        **more,
     )
 
 
@@ -140,12 +146,10 @@ def _of_files(run: str, directory: str) -> Run:
     asked = read_json(os.path.join(directory, "run.json")) or {}
     result = read_json(os.path.join(directory, "result.json"))
     mark, origin = asked.get("mark", ""), asked.get("origin", {})
-    host = origin.get("host", "")
-    away = bool(host) and host != _here()
     state = "LOST"
     if result is not None:
         state = str(result.get("state", ""))
-    elif away:
+    elif origin.get("host", "") not in ("", _here()):
         state = "AWAY"  # in a directory that machines share
     elif mark and lives(mark) is not False:
         state = "UNSEEN"
@@ -153,18 +157,8 @@ def _of_files(run: str, directory: str) -> Run:
         began = os.stat(os.path.join(directory, "run.json")).st_mtime
     except OSError:
         began = 0.0
-    return Run(
-        id=run,
-        name=asked.get("name") or run.rpartition("_")[0] or run,
-        state=state,
-        directory=directory,
-        launcher=pid_of(mark) if state == "UNSEEN" else 0,
-        host=host if away else "",
-        slurm_job=origin.get("slurm_job", ""),
-        began=began,
-        result=result,
-        cwd=origin.get("cwd", ""),
-    )
+    more = {"directory": directory, "began": began, "result": result}
+    return _run(run, state, pid_of(mark) if state == "UNSEEN" else 0, asked, origin, **more)
 
 
 def read_json(path: str) -> dict[str, Any] | None:
@@ -235,6 +229,6 @@ def _of_directory(path: str, running: Sequence[Run]) -> Run:
     return _of_files(asked.get("run") or run_of(path), path)
 
 
-def connect(run: Run) -> Connection:
-    """Connect to a run that has a socket. Raises NotAnswered."""
-    return Connection(run.socket)
+def connect(run: Run) -> closing[Connection]:
+    """Connect to a run that has a socket, while a block runs. Raises NotAnswered."""
+    return closing(Connection(run.socket))

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import os
 import select
-import socket
-import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from procession.control.protocol import Lines, decode, encode
 from procession.values.errors import SpecError
+from procession.warm.wire import peer_of
 
 if TYPE_CHECKING:
     import _socket
@@ -44,9 +43,7 @@ class Visit:
     def serve(self) -> None:
         """Serve the client until it goes, or the run has ended."""
         try:
-            pid, uid, _ = struct.unpack(
-                "3i", self._guest.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            )
+            pid, uid = peer_of(self._guest)
             if uid not in (0, os.geteuid()):
                 return
             self._who = f"pid {pid}, user {uid}"
@@ -100,9 +97,9 @@ class Visit:
 
     def log(self, lines: int | None = None, follow: bool | None = None) -> None:
         """Give the last lines, and with `follow` those that come."""
-        recent = self._shared.screen.recent
+        recent = self._shared.display.recent
         self._say(
-            to="log", value={"prefixes": self._shared.screen.prefixes, "seen": recent is not None}
+            to="log", value={"prefixes": self._shared.display.prefixes, "seen": recent is not None}
         )
         if recent is not None:
             place, blocks = recent.last(lines or 0)
@@ -114,7 +111,8 @@ class Visit:
     def stop(self, signal: int | None = None, grace: float | None = None) -> str:
         """End the run; see `Handle.stop`."""
         self._run.stop(signal=signal, grace=grace, wait=False)
-        self._shared.note_stop(self._run.stop_signal if signal is None else signal, self._who)
+        number = self._shared.driver.stop_signal if signal is None else signal
+        self._shared.note_stop(number, self._who)
         return "asked"
 
     def kill(self) -> str:
@@ -130,13 +128,14 @@ class Visit:
 
     def stacks(self, native: bool | None = None) -> Any:
         """Say where ranks are; see `Group.stacks`."""
-        return self._run.stacks(NATIVE_SECONDS if native else STACK_SECONDS, native=bool(native))
+        seconds = NATIVE_SECONDS if native else STACK_SECONDS
+        return self._shared.driver.stacks(seconds, native=bool(native))
 
     # -- events
 
     def _give_log(self) -> bool:
         """Give some more of the log; tells whether there was any."""
-        recent = self._shared.screen.recent
+        recent = self._shared.display.recent
         if recent is None or self._place is None:
             return False
         self._place, missed, blocks = recent.read(self._place)
@@ -152,6 +151,6 @@ class Visit:
     def _tell_end(self, ending: dict[str, Any]) -> None:
         while self._give_log():
             pass
-        look = {} if self._run.distant else {"look": self._run.look()}
-        self._say(event="over", state=self._run.state.name, **look)
+        look = {} if self._shared.driver.distant else {"look": self._run.look()}
+        self._say(event="over", state=ending.get("state", "FAILED"), **look)
         self._say(event="end", **ending)

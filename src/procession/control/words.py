@@ -1,4 +1,4 @@
-"""A run described in words, and tables of runs. Pure."""
+"""A run as it is now, in lines, and tables of runs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from procession.output.escape import shown
-from procession.values.figures import duration, format_ranks
+from procession.values.figures import number
 
 GONE = ("EXITED", "LOST")
+MOST_LINES = 50  # about ranks; where there are more, those that are alike share one
 
 
-def describe(look: Mapping[str, Any], now: float) -> str:
-    """Describe in words what `Group.look` gave. now: seconds since 1970."""
-    attempt = f", attempt {look['attempt']} of {look['restarts']}" if look["restarts"] else ""
-    lines = [
-        f"{look['name']}: {look['state'].lower()} for {duration(max(0, now - look['began']))}"
-        f", {alive(look)} of {look['nproc']} ranks alive{attempt}",
+def describe(look: Mapping[str, Any], columns: int) -> str:
+    """Describe what `Group.look` gave, in lines for a terminal of so many columns."""
+    from procession.view.draw import Drawing
+    from procession.view.seen import Sight
+
+    lines = Drawing(colour=False).lines(Sight(lambda: look).see(), columns, MOST_LINES)
+    lines += [
         f"  command: {shown(shlex.join(look['words']))}",
         f"  launcher: pid {look['launcher']} on {look['host']}",
     ]
@@ -30,26 +32,7 @@ def describe(look: Mapping[str, Any], now: float) -> str:
         lines.append(f"  node {look['node']} of {look['nodes']}")
     if look["run_dir"]:
         lines.append(f"  run directory: {shown(look['run_dir'])}")
-    alike: dict[str, list[int]] = {}
-    for rank in look["ranks"]:
-        alike.setdefault(_rank(rank, now), []).append(rank["rank"])
-    lines += [f"  {format_ranks(numbers)}: {said}" for said, numbers in alike.items()]
     return "\n".join(lines)
-
-
-def _rank(rank: Mapping[str, Any], now: float) -> str:
-    said = [rank["exit"] or rank["state"].lower()]
-    if rank["beats"] and not rank["exit"]:
-        if rank["step"] is not None:
-            total = f" of {_value(rank['total'])}" if rank["total"] is not None else ""
-            said.append(f"at step {_value(rank['step'])}{total}")
-        said += [f"{shown(name)} {_value(value)}" for name, value in rank["fields"].items()]
-        said.append(f"last heard {duration(max(0, now - rank['beat_at']))} ago")
-    return ", ".join(said)
-
-
-def _value(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else shown(str(value))
 
 
 def alive(look: Mapping[str, Any]) -> int:
@@ -63,8 +46,8 @@ def step(look: Mapping[str, Any]) -> str:
     if not known:
         return ""
     last = min(known, key=lambda r: r["step"])
-    total = f"/{_value(last['total'])}" if last["total"] is not None else ""
-    return f"{_value(last['step'])}{total}"
+    total = f"/{number(last['total'])}" if last["total"] is not None else ""
+    return number(last["step"]) + total
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

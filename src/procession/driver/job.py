@@ -48,9 +48,9 @@ from procession.engines.enginethread import EngineThread
 from procession.engines.interfaces import say_interfaces, unset
 from procession.engines.invitation import Invitation
 from procession.engines.numbers import numbers_of
-from procession.engines.printer import Printer
 from procession.engines.wire import KEY_BYTES
-from procession.output.rundir import RunDir
+from procession.output.rundir import Files
+from procession.output.wiring import Display
 from procession.prepare.work import Work
 from procession.rules.jobwords import (
     Action,
@@ -90,7 +90,7 @@ class JobDriver(Known):
     """Runs a group on several machines.
 
     directory: of its files, None for none. run_id: what the job is called. say: shows people a
-    line. reception: where nodes come by themselves. state: what is known of the job. printer: shows
+    line. reception: where nodes come by themselves. state: what is known of the job. display: shows
     the output of ranks. questions: for node processes. node_events: hears them.
     """
 
@@ -103,7 +103,7 @@ class JobDriver(Known):
         run_id: str,
         encrypted: bool = False,
         on_failure: Callable[[GroupEnd], object] | None = None,
-        directory: RunDir | None = None,
+        directory: Files | None = None,
         reception: Reception | None = None,
         say: Callable[[str], None],
     ) -> None:
@@ -129,15 +129,19 @@ class JobDriver(Known):
             self.state.inherit(reception.inherits)
             self.recovery.count(reception.inherits.restarts)
         self._actions: deque[Action] = deque()
+        self.display = Display(work.prefixes())
+        self.display.on_shown = self._was_shown
         try:
             make_room(self.life.count)
+            self.display.open_consoles()
+            follower = self.display.get_follower()
             self._addresses = own_addresses()
             self._door = reception.door if reception is not None else listen()
         except BaseException:
+            self.display.close()
             self._loop.close()
             raise
-        self.printer = Printer(self._was_shown, work.prefixes())
-        self.node_events = NodeEvents(self.state, self._handle, self, self.printer)
+        self.node_events = NodeEvents(self.state, self._handle, self, follower)
         self.node_events.reception = reception
         self._engine = EngineThread(engine, self._loop, self._engine_told)
         self._roster = Roster(
@@ -201,7 +205,7 @@ class JobDriver(Known):
     def losses(self) -> list[str]:
         """What of output and records is lost, one line each."""
         fault = self._directory.fault if self._directory is not None else ""
-        return [each for each in (*self.printer.faults, self.journal.late, fault) if each]
+        return [each for each in (*self.display.faults, self.journal.late, fault) if each]
 
     def _busy(self) -> dict[int, int]:
         """Give the slots that have ranks, with their nodes."""
@@ -322,7 +326,7 @@ class JobDriver(Known):
         sizes = tuple(node.nproc for node in nodes) if self._reception is not None else ()
         work = self.work = state.work = self.work.__replace__(nodes=len(nodes), sizes=sizes)
         if sizes:
-            self.printer.prefixes = work.prefixes()
+            self.display.prefixes = work.prefixes()
         state.begin_attempt(nodes, named=self._reception is not None)
         # An elastic job goes on with other nodes, without a restart.
         last = self.recovery.none_left and self.life.least == self.life.most
@@ -375,7 +379,7 @@ class JobDriver(Known):
             self._roster.tell(slot, "bye", {**words, "spare": True} if spare else words)
         self._farewell(doubtful)
         patience = LAST_WORDS if self._cut else self._drain_seconds
-        if not self.printer.close(patience, hurry=self._cut):
+        if not self.display.drain(patience, stalled=not self._cut):
             note = "the console did not take all output in time; the rest was cut off [P407]"
             end = end.__replace__(notes=(*end.notes, note))
         return end
@@ -396,7 +400,7 @@ class JobDriver(Known):
         """Give everything back."""
         self._roster.close()
         self._door.close()
-        self.printer.close(0.0, hurry=True)
+        self.display.close()
         self._engine.close()
         super().close()
         if self._directory is not None:

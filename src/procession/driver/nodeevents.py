@@ -14,11 +14,11 @@ from procession.driver.noderecord import NodeRecord
 from procession.driver.questions import Questions
 from procession.driver.reception import Reception
 from procession.engines.plain import group_end, rank_end
-from procession.engines.printer import Printer
 from procession.engines.tunnel import possible
 from procession.engines.wire import Message
 from procession.explain.facts import facts_of_failure
 from procession.machine.machine import KINDS
+from procession.output.follow import Follower
 from procession.prepare.results import permitted
 from procession.rules.jobwords import (
     Event,
@@ -57,14 +57,14 @@ class NodeEvents:
         state: JobState,
         handle: Callable[[Event], None],
         driver: Driver,
-        printer: Printer,
+        follower: Follower,
     ) -> None:
         self.on_signal: Callable[[int, str, bool], None] | None = None
         self._state = state
         self._life = state.life
         self._handle = handle
         self._driver = driver
-        self._printer = printer
+        self._follower = follower
         self._strays = set[str]()  # the addresses of those who were sent away
 
     # -- coming and going
@@ -160,7 +160,7 @@ class NodeEvents:
             if fields.get("active"):
                 state.active_at = max(state.active_at, node.clocks.ours(int(fields["active"])))
         elif message.kind == "log":
-            self._printer.show(int(fields["stream"]), bytes(message.blob), node)
+            self._follower.show(int(fields["stream"]), bytes(message.blob), node)
         elif message.kind == "leaving":
             node.link.lose(_why_left(fields))
         elif message.kind == "answer":

@@ -18,6 +18,8 @@ _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
 class DestFiles(Files):
     """The files of a `LogsDest`, for a group; what the launcher itself would write is dropped."""
 
+    writes = False
+
     def __init__(self, name: str, dest: LogsDest) -> None:
         self._dest = dest
         self.path = f"{name}_{uuid.uuid4().hex[:8]}"  # no directory: it names the run

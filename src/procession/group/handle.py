@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from procession.control.reach import Reach
     from procession.driver.driver import Driver
-    from procession.group.screen import Screen
-    from procession.output.wiring import Files
+    from procession.output.wiring import Display, Files
     from procession.values.errors import GroupEnd
 
 CONTROL = "PROCESSION_CONTROL"
@@ -45,11 +44,10 @@ class Handle(Waiting):
     """
 
     def __init__(
-        self, driver: Driver, screen: Screen, run_dir: Files, run_id: str, control: bool | None
+        self, driver: Driver, display: Display, run_dir: Files, run_id: str, control: bool | None
     ) -> None:
         super().__init__(driver)
-        self.distant = driver.distant
-        self._screen = screen
+        self._display = display
         self._run_dir = run_dir
         self._own_id = run_id
         self.unread = False
@@ -85,7 +83,7 @@ class Handle(Waiting):
         try:
             from procession.control.reach import Reach
 
-            self._reach = Reach(self, self.driver, self._screen, self._own_id)
+            self._reach = Reach(self, self.driver, self._display, self._own_id)
             if self.run_dir:
                 from procession.control.index import note_run
 
@@ -193,7 +191,7 @@ class Handle(Waiting):
             if not self.state.final:
                 self.stop(wait=False)
 
-        self._screen.on_quiet = stop
+        self._display.on_quiet = stop
 
     def say(self, line: str) -> None:
         """Show a line on stderr, where it stands by itself among the lines of the ranks.
@@ -202,7 +200,7 @@ class Handle(Waiting):
         """
         from procession.output.escape import shown
 
-        self._screen.say(shown(line).encode(errors="backslashreplace") + b"\n")
+        self._display.say(shown(line).encode(errors="backslashreplace") + b"\n")
 
     # -- looking
 
@@ -245,7 +243,7 @@ class Handle(Waiting):
         """
         from procession.group.looking import look_at
 
-        if self.distant:
+        if self.driver.distant:
             self._check_thread("its node processes")
         return look_at(self.driver, self.state.name, self.run_id, self.run_dir)
 

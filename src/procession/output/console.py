@@ -44,8 +44,6 @@ _CLOSE = 1.0  # seconds that a write has to end
 _NO_READER = (errno.EPIPE, errno.ECONNRESET)
 _NOBODY = (*_NO_READER, errno.EIO)  # EIO: of a terminal that was closed
 
-_Put = Callable[[memoryview], int]
-
 
 class Console:
     """One place where bytes can be shown; made in the user's thread, written from any.
@@ -76,12 +74,12 @@ class Console:
         self.midline = False
         self.fault = ""
         self._stream: Any = stream
-        self._fd = -1
+        self._fd = -1  # of an object that is called
+        self._little: int | None = None  # bytes that are written at once, after a look for room
         self._closed = False
         self.taken = 0
         self._owed = b""  # of what `aside` was given
         self._lock = threading.Lock()
-        self._put: _Put | None = None
         self.place: tuple[object, ...] = ("object", id(stream))
         try:
             stream.flush()
@@ -96,25 +94,18 @@ class Console:
         try:
             found = os.fstat(fd)
             self.place = (found.st_dev, found.st_ino)
-            if stat.S_ISREG(found.st_mode):
-                self._fd = os.dup(fd)
-                self._put = self._write
-                return
-            self._fd = _reopened(fd, found)
-            self._put = self._write
+            file = stat.S_ISREG(found.st_mode)
+            self._fd = -1 if file else _reopened(fd, found)
             if self._fd < 0:
                 self._fd = os.dup(fd)
-                self._put = self._write_little
+                self._little = None if file else _CAUTIOUS if os.isatty(fd) else _FIT
         except OSError:
             self.quiet = True
 
-    def _write(self, data: memoryview) -> int:
-        return os.write(self._fd, data)
-
-    def _write_little(self, data: memoryview) -> int:
-        if not _wait((self._fd, select.POLLOUT), timeout=0):
+    def _put(self, data: memoryview) -> int:
+        if self._little and not _wait((self._fd, select.POLLOUT), timeout=0):
             raise BlockingIOError
-        return os.write(self._fd, data[: _CAUTIOUS if os.isatty(self._fd) else _FIT])
+        return os.write(self._fd, data[: self._little])
 
     def write(
         self, data: bytes, *, abandon: int | None = None, timeout: float | None = None
@@ -132,12 +123,12 @@ class Console:
         with self._lock:
             if self.quiet or self._closed or not data:
                 return True
-            if self._put is None:
+            if self._fd < 0:
                 self._call(data)
                 return True
-            if self._owed and not self._pay(self._put, abandon, timeout):
+            if self._owed and not self._pay(abandon, timeout):
                 return False
-            return self._write_all(self._put, data, abandon, timeout)
+            return self._write_all(data, abandon, timeout)
 
     def aside(self, data: bytes) -> None:
         """Show what leaves the cursor where it is, as far as the console takes it at once.
@@ -146,25 +137,23 @@ class Console:
         `sys.stdout`, or a console that is quiet, is not given it.
         """
         with self._lock:
-            if not (self.quiet or self._closed or self._put is None):
+            if not (self.quiet or self._closed or self._fd < 0):
                 self._owed += data
-                self._pay(self._put, None, 0.0)
+                self._pay(None, 0.0)
 
     @property
     def owes(self) -> bool:
         """Whether a part of what `aside` was given is still to be shown."""
         return bool(self._owed)
 
-    def _pay(self, put: _Put, abandon: int | None, timeout: float | None) -> bool:
+    def _pay(self, abandon: int | None, timeout: float | None) -> bool:
         midline, before = self.midline, self.taken
-        paid = self._write_all(put, self._owed, abandon, timeout)
+        paid = self._write_all(self._owed, abandon, timeout)
         self._owed = b"" if paid else self._owed[self.taken - before :]
         self.midline = midline
         return paid
 
-    def _write_all(
-        self, put: _Put, data: bytes, abandon: int | None, timeout: float | None
-    ) -> bool:
+    def _write_all(self, data: bytes, abandon: int | None, timeout: float | None) -> bool:
         deadline = None if timeout is None else time.monotonic() + timeout
         view = memoryview(data)
         done = 0
@@ -172,7 +161,7 @@ class Console:
         try:
             while done < len(view):
                 try:
-                    taken = put(view[done:])
+                    taken = self._put(view[done:])
                 except BlockingIOError:
                     taken = 0
                 except OSError as e:
@@ -207,10 +196,7 @@ class Console:
 
     def _call(self, data: bytes) -> None:
         try:
-            try:
-                self._stream.write(data.decode(errors="replace"))
-            except TypeError:
-                self._stream.write(data)  # it was opened for bytes
+            self._stream.write(data.decode(errors="replace"))
             self.midline = not data.endswith(b"\n")
             self.taken += len(data)
             flush = getattr(self._stream, "flush", None)
@@ -227,15 +213,6 @@ class Console:
             os.close(self._fd)
             self._fd = -1
             self._lock.release()
-
-
-def lost_on(stdout: Console, stderr: Console) -> list[str]:
-    """Say what of ranks' output two consoles have lost, one line for each that has."""
-    return [
-        f"output of ranks is lost: the standard {name} did not take all ({console.fault}) [P407]"
-        for console, name in ((stdout, "output"), (stderr, "error"))
-        if console.fault
-    ]
 
 
 def _wants_colour(stream: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
@@ -64,12 +65,17 @@ class Copies:
 
 
 class Feed:
-    """One source while it is followed. Made in one thread, read in another.
+    r"""One source while it is followed. Made in one thread, read in another.
 
     due: when the incomplete line is to be shown, in seconds of the monotonic clock, or None.
-    left: bytes that may still be read, None for no end. broken: what comes is thrown away.
+    left: bytes that may still be read, None for no end.
     is_file: it is a regular file, which has no end. copies: what gets some of its lines, too.
+    partial_after: seconds after which a line is shown although its end has not come.
+    progress_every: seconds between two states of a line that replaces itself by `\r`.
     """
+
+    partial_after = 0.2
+    progress_every = 1.0
 
     def __init__(
         self,
@@ -86,7 +92,6 @@ class Feed:
         self.source = source
         self.due: float | None = None
         self.left: int | None = None
-        self.broken = False
         self.is_file = is_file
         self._screen: Screen | None = screen
         self._tail = tail
@@ -138,10 +143,8 @@ class Feed:
         if self.is_file and self._copies is None:
             self.left = 0
 
-    def take(self, block: bytes, now: float, partial_after: float, progress_every: float) -> None:
+    def take(self, block: bytes, now: float) -> None:
         """Show the lines that `block` completes, and say in `due` when to show what is left."""
-        if self.broken:
-            return
         lines = self._tail.feed(block)
         if self._copies is not None:
             self._copies.take(lines)
@@ -155,11 +158,11 @@ class Feed:
             self.due = None
             return
         if self.due is None:
-            self.due = now + partial_after
+            self.due = now + self.partial_after
         if splitter.progress:
-            self.due = max(self.due, self._shown_at + progress_every)
+            self.due = max(self.due, self._shown_at + self.progress_every)
 
-    def tick(self, now: float) -> None:
+    def tick(self) -> None:
         """Show the incomplete line as it is: progress as a line of its own, text as the part.
 
         Text that is shown for the first time opens a line; what was shown of it as progress is
@@ -174,7 +177,7 @@ class Feed:
             if state != self._shown_state:
                 screen.lines(self, self._prefix, state + b"\n")
                 self._shown_state = state
-                self._shown_at = now
+                self._shown_at = time.monotonic()
             return
         continues = splitter.taken > 0
         text = splitter.take()
@@ -199,12 +202,11 @@ class Feed:
 
     def end(self) -> None:
         """Show what is left as a line, and close the descriptors."""
-        if not self.broken:
-            lines = self._tail.end()
-            if self._copies is not None:
-                self._copies.take(lines)
-            if self._screen is not None and lines:
-                self._show(lines, self._splitter.continued)
+        lines = self._tail.end()
+        if self._copies is not None:
+            self._copies.take(lines)
+        if self._screen is not None and lines:
+            self._show(lines, self._splitter.continued)
         self.due = None
         self.close()
 

@@ -28,16 +28,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 import select
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from procession.output.feed import BLOCK, Copies, Feed, Source
 from procession.output.lines import Tail
 from procession.output.screen import Screen
+from procession.system.eventloop import EventLoop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,11 +62,11 @@ _NOTE = (
 class Follower:
     r"""Follows the pipes and files of a group, and shows them on two consoles.
 
-    partial_after: seconds after which a line is shown although its end has not come.
-    progress_every: seconds between two states of a line that replaces itself by `\r`.
-
+    on_shown: called, in the thread, with blocks of `show` that are done with: `whose`, and the
+        number of bytes.
     tails: by rank and stream, what was read last, also when this has ended. fault: the error after
-    which nothing was shown any more, None: there was none.
+    which nothing was shown any more, None: there was none. over: it ends, or has ended: nothing is
+    to be added any more.
 
     Its thread, named "procession-output", starts with the object. The consoles stay the caller's;
     close them after `close`. All methods may be called from any thread. Streams that lead to the
@@ -77,37 +78,32 @@ class Follower:
         stdout: Console,
         stderr: Console,
         *,
-        partial_after: float = 0.2,
-        progress_every: float = 1.0,
+        on_shown: Callable[[list[tuple[object, int]]], object] | None = None,
     ) -> None:
         self.tails: dict[tuple[int, str], Tail] = {}
         self._ended = False
         self.fault: Exception | None = None
         out = Screen(stdout)
         self._screens = out, out if stdout.place == stderr.place else Screen(stderr)
-        self._partial_after = partial_after
-        self._progress_every = progress_every
+        self._on_shown = on_shown
         self._feeds: dict[int, Feed] = {}  # by descriptor
         self._files: dict[tuple[int, str], Feed] = {}  # by rank and stream
-        self._due: dict[Feed, None] = {}  # that hold an incomplete line, or did
-        self._watched: dict[int, list[Feed]] = {UNWATCHED: []}  # files, by watch
-        self._ready: dict[Feed, None] = {}  # files that have more, in the order of turns
-        self._incoming: list[Feed] = []
-        self._called = False  # to take these
-        self._said: list[bytes] = []  # lines of our own
-        # Of _incoming, _called, _said and of the two eventfds while open.
-        self._lock = threading.Lock()
-        self._finishing = threading.Event()
+        self._watched: dict[int, list[Feed]] = {}  # files, by watch
+        self._news: dict[Feed, None] = {}  # files that have more, in the order of turns
+        self._read = -1  # the most bytes that came from a pipe in this round, -1 for no pipe
+        self._done: list[tuple[object, int]] = []  # for `on_shown`
+        self._lock = threading.Lock()  # of _abandon while it is open
+        self.over = self._finishing = False
         self._given_up = threading.Event()
         self._clean = True
         self._at_end: Callable[[], object] | None = None
         self._inotify: Inotify | None = None
         self._thread = threading.Thread(target=self._run, name="procession-output", daemon=True)
         with contextlib.ExitStack() as opened:
-            self._wake = _eventfd(opened)
-            self._abandon = _eventfd(opened)
-            self._epoll = opened.enter_context(select.epoll())
-            self._epoll.register(self._wake, select.EPOLLIN)
+            self._loop = EventLoop()
+            opened.callback(self._loop.close)
+            self._abandon = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            opened.callback(os.close, self._abandon)
             try:
                 self._thread.start()
             except RuntimeError as e:
@@ -147,19 +143,7 @@ class Follower:
         screen = self._screens[source.stream == "err"]
         tail = self.tails[source.rank, source.stream] = Tail()
         feed = Feed(fd, source, screen, tail, is_file=is_file, copies=copies)
-        with self._lock:
-            if not self._ended:
-                self._incoming.append(feed)
-                if not self._called:  # or it is on its way
-                    self._called = True
-                    os.eventfd_write(self._wake, 1)
-                return
-        feed.close()
-
-    @property
-    def over(self) -> bool:
-        """Whether it ends, or has ended: nothing is to be added any more."""
-        return self._finishing.is_set()
+        self._loop.request_certainly(partial(self._follow, feed))
 
     @property
     def shown(self) -> int:
@@ -168,12 +152,11 @@ class Follower:
 
     def say(self, line: bytes) -> None:
         """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
-        with self._lock:
-            if not self._ended:
-                self._said.append(line)
-                os.eventfd_write(self._wake, 1)
-                return
-        self._note(self._screens[1].console, line, _SAY)
+        self._loop.request_certainly(partial(self._say, line))
+
+    def show(self, stream: int, block: bytes, whose: object) -> None:
+        """Show a block as it is, on stdout (1) or stderr (2)."""
+        self._loop.request(partial(self._pass_on, self._screens[stream - 1], block, whose))
 
     def _note(self, console: Console, line: bytes, seconds: float) -> None:
         console.write((b"\n" if console.midline else b"") + line, timeout=seconds)
@@ -184,20 +167,16 @@ class Follower:
         ended: called when everything is shown, or nobody is there to read it: from the thread, or
             at once if that has ended. For a console that does not read, this may take for ever.
         """
-        with self._lock:
-            if not self._ended:
-                self._at_end, ended = ended or self._at_end, None
-        if ended is not None:
-            ended()
-        self._finishing.set()
-        self._signal(self._wake)
+        self.over = True
+        self._loop.request_certainly(partial(self._finish, ended))
 
-    def drain(self, timeout: float) -> bool:
+    def drain(self, timeout: float | None, *, stalled: bool = False) -> bool:
         """Show everything that was written until now, and end; may be called again.
 
         To be called when the writers are gone. Does not wait for an end-of-file: what a process
         that still writes does later is not read. Incomplete lines are shown as lines. Takes at
-        most `timeout` seconds, and one more if that was not enough.
+        most `timeout` seconds, None for no limit, and one more if that was not enough. stalled:
+        these are seconds in which the consoles take nothing.
 
         False if the console did not take everything in time: the rest is dropped, with a note on
         the console if that takes it. The tails are complete in this case, too, unless an object
@@ -205,7 +184,12 @@ class Follower:
         """
         self.finish()
         try:
-            self._thread.join(max(0.0, timeout))
+            before = -1
+            while self._thread.is_alive() and before != self.shown:
+                before = self.shown
+                self._thread.join(timeout)
+                if not stalled:
+                    break
         except BaseException:
             # Ctrl-C: this is the only chance to give the thread up.
             self._give_up()
@@ -221,18 +205,15 @@ class Follower:
 
     def _give_up(self) -> None:
         self._given_up.set()
-        self._signal(self._abandon)
-
-    def _signal(self, eventfd: int) -> None:
         with self._lock:
             if not self._ended:
-                os.eventfd_write(eventfd, 1)
+                os.eventfd_write(self._abandon, 1)
 
     # In the thread.
 
     def _run(self) -> None:
         try:
-            while not self._finishing.is_set():
+            while not self._finishing:
                 self._guarded(self._round)
             self._guarded(self._drain)
         finally:
@@ -245,93 +226,86 @@ class Follower:
         try:
             call()
         except Exception as e:
+            self._loop.request_certainly(lambda: None)  # to go on with what was asked besides
             if self.fault is None:
                 self.fault = e
                 for feed in self._feeds.values():
-                    feed.broken = True
+                    feed.mute()
             else:
                 time.sleep(_AFTER_FAULT)  # it comes again and again
 
     def _close(self) -> None:
         with self._lock:
             self._ended = True
-            for feed in (*self._feeds.values(), *self._incoming):
-                feed.close()
-            self._opened.close()
+        self._opened.close()
+        for feed in self._feeds.values():
+            feed.close()
+
+    def _finish(self, ended: Callable[[], object] | None) -> None:
+        if not self._ended:
+            self._finishing = True
+            self._at_end = ended or self._at_end
+        elif ended is not None:
+            ended()
+
+    def _say(self, line: bytes) -> None:
+        if self._ended:
+            self._note(self._screens[1].console, line, _SAY)
+        else:
+            self._screens[1].lines(self, b"", line)
 
     def _round(self) -> None:
         """Wait for news, and show what every source with news has now."""
-        pipes = self._wait()
-        now = time.monotonic()
-        most = 0
-        for fd in pipes:
-            feed = self._feeds.get(fd)
-            if feed is not None:
-                most = max(most, self._turn(feed, now))
-        ready, self._ready = self._ready, {}
-        for feed in ready:
-            if self._turn(feed, now) == BLOCK:
-                self._ready[feed] = None
-        for feed in list(self._due):
-            if feed.due is not None and feed.due <= now:
-                feed.due = None
-                if not feed.broken:
-                    feed.tick(now)
-            if feed.due is None:
-                del self._due[feed]
-        if self.fault is None:
-            self._flush()
-        if (pipes or ready) and not self._ready and most < _BUSY:
+        self._read = -1
+        self._loop.turn(0.0 if self._news or self._done else None)
+        files, self._news = self._news, {}
+        for feed in files:
+            if self._turn(feed) == BLOCK:
+                self._news[feed] = None
+        self._flush()
+        if (files or self._read >= 0) and not self._news and self._read < _BUSY:
             pause = select.poll()
-            pause.register(self._wake, select.POLLIN)
-            pause.poll(_PAUSE_MS if pipes else _PAUSE_FILES_MS)
+            pause.register(self._loop.own[1], select.POLLIN)
+            pause.poll(_PAUSE_FILES_MS if self._read < 0 else _PAUSE_MS)
 
-    def _wait(self) -> list[int]:
-        """Wait until there is something to do; give pipes with news, and add files to `_ready`."""
-        wakes = [feed.due for feed in self._due if feed.due is not None]
-        if self._watched[UNWATCHED]:
-            wakes.append(time.monotonic() + _LOOK_AT_FILES)
-        timeout = -1.0
-        if self._ready:
-            timeout = 0.0
-        elif wakes:
-            # Up to whole milliseconds, or the last one would be spent in a loop.
-            left = max(0.0, min(wakes) - time.monotonic())
-            timeout = math.ceil(left * 1000) / 1000
-        pipes: list[int] = []
-        news = [UNWATCHED]
-        for fd, _ in self._epoll.poll(timeout):
-            if fd == self._wake:
-                os.eventfd_read(self._wake)
-                self._admit()
-            elif self._inotify is not None and fd == self._inotify.fileno():
-                watches = self._inotify.read()
-                news += self._watched if watches is None else watches
-            else:
-                pipes.append(fd)
-        for watch in news:
-            self._ready.update(dict.fromkeys(self._watched.get(watch, ())))
-        return pipes
+    def _look_at_files(self) -> None:
+        """Turn to the files that cannot be watched, in this round and every so often."""
+        if files := self._watched.get(UNWATCHED):
+            self._news.update(dict.fromkeys(files))
+            self._loop.after(UNWATCHED, _LOOK_AT_FILES, self._look_at_files)
 
-    def _admit(self) -> None:
-        """Begin to follow the sources that were added."""
-        with self._lock:
-            self._called = False
-            incoming, self._incoming = self._incoming, []
-            said, self._said = self._said, []
-        if self.fault is None:
-            for line in said:
-                self._screens[1].lines(self, b"", line)
-        for feed in incoming:
-            feed.broken = self.fault is not None
-            self._retire(feed)
-            self._feeds[feed.fd] = feed
-            if not feed.is_file:
-                self._epoll.register(feed.fd, select.EPOLLIN)
-                continue
+    def _hear_files(self) -> None:
+        assert self._inotify is not None
+        found = self._inotify.read()
+        for watch in self._watched if found is None else found:
+            self._news.update(dict.fromkeys(self._watched.get(watch, ())))
+
+    def _pass_on(self, screen: Screen, block: bytes, whose: object) -> None:
+        self._done.append((whose, len(block)))
+        screen.pass_on(block)
+        self._flush(BLOCK)
+
+    def _follow(self, feed: Feed) -> None:
+        """Begin to follow a source."""
+        if self._ended:
+            feed.close()
+            return
+        if self.fault is not None:
+            feed.mute()
+        self._retire(feed)
+        self._feeds[feed.fd] = feed
+        if feed.is_file:
             # The watch first, then the first look: nothing falls in between.
-            self._watched.setdefault(self._watch(feed), []).append(feed)
-            self._ready[feed] = None
+            watch = self._watch(feed)
+            self._watched.setdefault(watch, []).append(feed)
+            self._news[feed] = None
+            if watch == UNWATCHED:
+                self._loop.after(UNWATCHED, _LOOK_AT_FILES, self._look_at_files)
+        else:
+            self._loop.watch(feed.fd, partial(self._hear, feed))
+
+    def _hear(self, pipe: Feed) -> None:
+        self._read = max(self._read, self._turn(pipe))
 
     def _retire(self, successor: Feed) -> None:
         """Stop following the old file of a rank that has started again and has a new one."""
@@ -342,14 +316,13 @@ class Follower:
         if old is None:
             return
         old.limit()
-        while self._turn(old, time.monotonic()):
+        while self._turn(old):
             pass
-        del self._feeds[old.fd]
-        self._ready.pop(old, None)
+        self._news.pop(old, None)
         for feeds in self._watched.values():
             if old in feeds:
                 feeds.remove(old)
-        old.end()
+        self._forget(old)
 
     def _watch(self, feed: Feed) -> int:
         """Watch a file; gives the watch, UNWATCHED at a limit of the machine."""
@@ -359,48 +332,66 @@ class Follower:
 
                 self._inotify = Inotify()
                 self._opened.callback(self._inotify.close)
-                self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
+                self._loop.watch(self._inotify.fileno(), self._hear_files)
             # The file that was opened, even if another one has its name by now.
             return self._inotify.add(f"/proc/self/fd/{feed.fd}")
         except OSError:
             return UNWATCHED
 
-    def _turn(self, feed: Feed, now: float) -> int:
+    def _turn(self, feed: Feed) -> int:
         """Read one block of a source; gives its size. A pipe at its end is forgotten."""
         block = feed.read()
         if block:
-            feed.take(block, now, self._partial_after, self._progress_every)
-            if feed.due is not None:
-                self._due[feed] = None
-            if self.fault is None and any(screen.waiting > BLOCK for screen in self._screens):
-                self._flush()
+            now = time.monotonic()
+            feed.take(block, now)
+            if feed.due is None:
+                self._loop.cancel(feed)
+            else:
+                self._loop.after(feed, feed.due - now, partial(self._tick, feed))
+            self._flush(BLOCK)
             return len(block)
         if block is not None and not feed.is_file:
-            del self._feeds[feed.fd]
-            feed.end()
+            self._forget(feed)
         return 0
 
-    def _flush(self) -> None:
-        for screen in self._screens:
-            self._clean = screen.flush(self._abandon) and self._clean
+    def _tick(self, feed: Feed) -> None:
+        """Show an incomplete line whose end has not come, also while a console was waited for."""
+        now = time.monotonic()
+        self._turn(feed)
+        if feed.due is not None and feed.due <= now:
+            feed.tick()
+
+    def _forget(self, feed: Feed) -> None:
+        self._loop.cancel(feed)
+        self._loop.forget(feed.fd)
+        del self._feeds[feed.fd]
+        feed.end()
+
+    def _flush(self, most: int = -1) -> None:
+        """Write what waits on the consoles, if one of them has more than `most` bytes waiting."""
+        if self.fault is None:
+            if all(screen.waiting <= most for screen in self._screens):
+                return
+            for screen in self._screens:
+                self._clean = screen.flush(self._abandon) and self._clean
+        if self._done and self._on_shown is not None:
+            done, self._done = self._done, []
+            self._on_shown(done)
 
     def _drain(self) -> None:
         """Show what was written until now; once given up, read only what the tails need."""
-        self._admit()
+        self._loop.turn(0.0)
         if self.fault is not None:
             return
         feeds: list[Feed] = list(self._feeds.values())
         for feed in feeds:
             feed.limit()
-        now = time.monotonic()
-        muted = False
         while feeds:
-            if self._given_up.is_set() and not muted:
-                muted = True
+            if self._given_up.is_set():
                 self._clean = False
                 for feed in feeds:
                     feed.mute()
-            feeds = [feed for feed in feeds if self._turn(feed, now)]
+            feeds = [feed for feed in feeds if self._turn(feed)]
             self._flush()
         for feed in self._feeds.values():
             feed.end()
@@ -411,9 +402,3 @@ class Follower:
         if not self._clean:
             for screen in dict.fromkeys(self._screens):
                 self._note(screen.console, _NOTE, 0)
-
-
-def _eventfd(opened: contextlib.ExitStack) -> int:
-    fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-    opened.callback(os.close, fd)
-    return fd

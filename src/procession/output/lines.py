@@ -43,6 +43,7 @@ class LineSplitter:
     continued: how many bytes at the beginning of the last result of `feed` or `end` were handed
         out before by `take`. (0, too, if they were but a `\r` has made them out of date.)
     progress: the incomplete line has had a `\r`.
+    taken: how many bytes of the incomplete line `take` has handed out.
 
     A line longer than `longest` bytes is handed out in pieces, as several lines; no more than
     `longest` bytes and one block are ever held.
@@ -54,7 +55,7 @@ class LineSplitter:
         self._longest = longest
         self._rest = bytearray()
         self._return = False  # a \r follows the rest: what comes next replaces it
-        self._taken = 0  # bytes of the rest that take() has handed out
+        self.taken = 0
 
     def feed(self, block: bytes) -> bytes:
         r"""Add what was read; give the lines that are complete, each with its `\n`."""
@@ -62,28 +63,18 @@ class LineSplitter:
         if b"\r" in block:
             # Programs with \r\n everywhere are common; this leaves them the cheap way.
             block = block.replace(b"\r\n", b"\n")
-        if self._return or b"\r" in block:
-            return self._feed_returns(block)
+        returns = self._return or b"\r" in block
         cut = block.rfind(b"\n") + 1
-        if not cut:
-            self._rest += block
-            return self.end() if len(self._rest) > self._longest else b""
         lines = block[:cut]
-        if self._rest:
-            lines = bytes(self._rest) + lines
-        self._begin(lines_continue=self._taken)
-        self._rest += block[cut:]
-        return lines
-
-    def _feed_returns(self, block: bytes) -> bytes:
-        cut = block.rfind(b"\n") + 1
-        lines = b""
-        if cut:
-            head = block[: block.find(b"\n")].rstrip(b"\r")
-            outdated = b"\r" in head or (self._return and head)
-            lines = bytes(self._rest) + (b"\r" if self._return else b"") + block[:cut]
-            lines = re.sub(_OUTDATED, b"", re.sub(_RETURNS_AT_END, b"\n", lines))
-            self._begin(lines_continue=0 if outdated else self._taken)
+        if lines:
+            if self._rest or self._return:
+                lines = bytes(self._rest) + (b"\r" if self._return else b"") + lines
+            outdated = False
+            if returns:
+                head = block[: block.find(b"\n")].rstrip(b"\r")
+                outdated = b"\r" in head or (self._return and bool(head))
+                lines = re.sub(_OUTDATED, b"", re.sub(_RETURNS_AT_END, b"\n", lines))
+            self._begin(lines_continue=0 if outdated else self.taken)
         self._add_to_rest(block[cut:])
         if not cut and len(self._rest) > self._longest:
             return self.end()
@@ -97,7 +88,7 @@ class LineSplitter:
             _, outdates, latest = body.rpartition(b"\r")
             if self._return or outdates:
                 self._rest.clear()
-                self._taken = 0
+                self.taken = 0
                 self.progress = True
             self._rest += latest
             self._return = False
@@ -107,7 +98,7 @@ class LineSplitter:
     def _begin(self, lines_continue: int) -> None:
         self.continued = lines_continue
         self.progress = self._return = False
-        self._taken = 0
+        self.taken = 0
         self._rest.clear()
 
     @property
@@ -116,34 +107,29 @@ class LineSplitter:
         return bytes(self._rest)
 
     @property
-    def taken(self) -> int:
-        """How many bytes of the incomplete line were handed out."""
-        return self._taken
-
-    @property
     def untaken(self) -> bool:
         """Whether the incomplete line has bytes that `take` has not handed out."""
-        return self._taken < len(self._rest)
+        return self.taken < len(self._rest)
 
     def take(self) -> bytes:
         """Hand out what is there of the incomplete line and was not handed out before.
 
         The beginning of a character or escape sequence at its end stays for the next time.
         """
-        text = bytes(memoryview(self._rest)[self._taken :])
+        text = bytes(memoryview(self._rest)[self.taken :])
         text = text[: len(text) - unfinished(text)]
-        self._taken += len(text)
+        self.taken += len(text)
         return text
 
     def take_all(self) -> bytes:
         """Hand out the whole incomplete line in its latest state, as often as it is asked for."""
-        self._taken = len(self._rest)
+        self.taken = len(self._rest)
         return bytes(self._rest)
 
     def end(self) -> bytes:
         r"""Hand out the incomplete line as if its `\n` had come; nothing if there is none."""
         lines = bytes(self._rest) + b"\n" if self._rest else b""
-        self._begin(lines_continue=self._taken)
+        self._begin(lines_continue=self.taken)
         return lines
 
 

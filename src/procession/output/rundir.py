@@ -35,74 +35,29 @@ _OWN_FLAGS = LOG_FLAGS | os.O_NONBLOCK
 
 
 class Files:
-    """The files of a run; this class writes none of them.
-
-    path: the run's directory. kept: whether its files stay when the run is over. fault: what the
-    launcher could not write, "" if nothing.
-    """
-
-    path = ""
-    kept = True
-    fault = ""
-
-    def make_rank_dir(self, attempt: int, rank: int) -> None:
-        """Make the directory of a rank's files. Raises OSError."""
-
-    def error_file(self, attempt: int, rank: int) -> str:
-        """Give the path of a rank's error file, "" if it has none."""
-        return ""
-
-    def log_file(self, attempt: int, rank: int, stream: str) -> str:
-        """Give the path of a rank's `stdout` or `stderr`, "" if that is the console."""
-        return ""
-
-    def open_log(self, attempt: int, rank: int, stream: str) -> int:
-        """Open that file for the rank, emptied. Raises OSError."""
-        return os.open(self.log_file(attempt, rank, stream), LOG_FLAGS, 0o600)
-
-    def filtered_file(self, attempt: int, stream: str) -> str:
-        """Give the path of the copies of lines that some texts pick out, of all ranks."""
-        return ""
-
-    def write_run(self, asked: Mapping[str, Any]) -> None:
-        """Write what was asked."""
-
-    def write_event(self, event: Mapping[str, Any]) -> None:
-        """Write what happened; in any thread."""
-
-    def write_stacks(self, attempt: int, text: str) -> str:
-        """Write where ranks were when an attempt failed; gives the path, "" for none."""
-        return ""
-
-    def write_end(self, result: Mapping[str, Any], report: str) -> None:
-        """Write how it ended."""
-
-    def check(self) -> None:
-        """Note in `fault`, when ranks have ended, if their files may be cut off, or are gone."""
-
-    def close(self) -> None:
-        """Close everything, and remove what does not stay."""
-
-
-class RunDir(Files):
     """The directory of one run; made at once, with `OSError` if it cannot be.
 
     place: its path, where the caller has chosen it; earlier attempts may have used it.
     attempt: then, the number of the group's first one.
+
+    path: the run's directory. kept: whether its files stay when the run is over. writes: whether
+    the launcher writes files of its own there. fault: what it could not write, "" if nothing.
     """
+
+    path = ""
+    kept = writes = True
+    fault = ""
+    _events = -1
+    _ranks_write = _made = _closed = False
 
     def __init__(
         self, logs: Logs, nproc: int, name: str, place: str = "", attempt: int = 0
     ) -> None:
         routes = logs.route(nproc)
         files = any(r in (Route.FILE, Route.TEE) for pair in routes for r in pair)
-        self.kept = logs.dir is not None or files
+        self.kept = self.writes = logs.dir is not None or files
         self._ranks_write = files
-        self.fault = ""
-        self._events = -1
         self._writing = threading.Lock()  # of `_events`; its holder may wait for the disk
-        self._closed = False
-        self._made = False
         self._first_attempt = attempt
         flags = LOG_FLAGS
         if place and self.kept:
@@ -157,16 +112,20 @@ class RunDir(Files):
         """Give the path of a rank's `stdout` or `stderr`."""
         return os.path.join(self.rank_dir(attempt, rank), f"{stream}.log")
 
+    def open_log(self, attempt: int, rank: int, stream: str) -> int:
+        """Open that file for the rank, emptied. Raises OSError."""
+        return os.open(self.log_file(attempt, rank, stream), LOG_FLAGS, 0o600)
+
     def filtered_file(self, attempt: int, stream: str) -> str:
         """Give the path of the copies of lines that some texts pick out, of all ranks."""
         return os.path.join(self._attempt_dir(attempt), f"filtered_{stream}.log")
 
     def write_run(self, asked: Mapping[str, Any]) -> None:
-        """Write `run.json`."""
+        """Write `run.json`: what was asked."""
         self._write_json("run.json", asked)
 
     def _write_json(self, name: str, data: Mapping[str, Any]) -> None:
-        if self.kept:
+        if self.writes:
             import json
 
             text = json.dumps(data, indent=2, default=repr)
@@ -189,7 +148,9 @@ class RunDir(Files):
         return path
 
     def write_event(self, event: Mapping[str, Any]) -> None:
-        """Append an event to `events.jsonl`; in any thread."""
+        """Append what happened to `events.jsonl`; in any thread."""
+        if not self.writes:
+            return
         import json
 
         line = json.dumps(event).encode() + b"\n"
@@ -208,17 +169,19 @@ class RunDir(Files):
 
     def write_stacks(self, attempt: int, text: str) -> str:
         """Write where ranks were when an attempt failed; gives the path, "" if it is not whole."""
+        if not self.writes:
+            return ""
         return self._write(os.path.join(self._attempt_dir(attempt), "stacks.txt"), text)
 
     def write_end(self, result: Mapping[str, Any], report: str) -> None:
         """Write `report.txt` and `result.json`, each whole or not at all, the latter last."""
-        if self.kept:
+        if self.writes:
             self._write(os.path.join(self.path, "report.txt"), f"{report}\n")
             self._write_json("result.json", result)
 
     def check(self) -> None:
         """Note in `fault`, when ranks have ended, if their files may be cut off, or are gone."""
-        if self.fault or not self.kept:
+        if self.fault or not self.writes:
             return
         if not os.path.isdir(self.path):
             self.fault = (
@@ -235,7 +198,8 @@ class RunDir(Files):
     def close(self) -> None:
         """Close its files; a scratch directory is removed."""
         self._closed = True
-        self._close_events()
+        if self.writes:
+            self._close_events()
         if self._made:
             _remove(self.path)
 

@@ -78,6 +78,10 @@ class Screen:
         self._open = owner
         self._open_coloured = self._open_coloured or (self.console.colour and b"\x1b" in text)
 
+    def pass_on(self, block: bytes) -> None:
+        """Show a block as it is: of another machine, which has made its lines."""
+        self._add(block)
+
     def flush(self, abandon: int | None = None) -> bool:
         """Write the buffer; False if `abandon` became readable before the console took it."""
         if not self._parts:

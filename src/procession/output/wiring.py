@@ -1,6 +1,7 @@
 """Where the output of a group goes: a route and a prefix by rank, its files, and its streams.
 
-The three standard streams of each rank are opened by its route, and what is to be shown is shown.
+The three standard streams of each rank are opened by its route, and what is to be shown is shown:
+ranks of this machine are followed, blocks of other machines come ready to be shown.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from procession.output.rundir import Files, RunDir
+from procession.output.rundir import Files
 from procession.system.descriptors import leads_to
 from procession.values.base import Record, Value
 from procession.values.policy import Logs, Route
@@ -22,6 +24,116 @@ if TYPE_CHECKING:
     from procession.output.follow import Follower
     from procession.output.lines import Tail
     from procession.output.recent import Recent
+
+
+class Display:
+    """Two consoles, and the follower that shows on them what is to be shown.
+
+    prefixes: what stands before the lines of each rank. recent: what was shown last, after `tap`,
+        None where ranks write past this process.
+    on_quiet: to be set before ranks are started; called once, in the thread that shows their
+        output, when the reader of our standard output is found to have gone.
+    on_shown: to be set before `show` is used; see `Follower`.
+    """
+
+    on_quiet: Callable[[], None] | None = None
+    on_shown: Callable[[list[tuple[object, int]]], None] | None = None
+    recent: Recent | None = None
+    _consoles: tuple[Console, Console] | None = None
+    _lent = False  # the consoles are the caller's
+    _closed = False
+    _fault: Exception | None = None  # of an earlier follower
+    _follower: Follower | None = None
+
+    def __init__(self, prefixes: Sequence[str]) -> None:
+        self.prefixes = prefixes
+
+    def open_consoles(self) -> None:
+        """Show both streams. In the thread that wrote there before: it flushes what waits there."""
+        from procession.output.console import Console
+
+        self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
+
+    def _went_quiet(self) -> None:
+        if self.on_quiet is not None:
+            self.on_quiet()
+
+    def get_follower(self) -> Follower:
+        """Give what shows output now; started by the first call. Raises OSError."""
+        if self._consoles is None or self._closed:
+            raise OSError(errno.ESHUTDOWN, "the group is over")
+        if self._follower is None or self._follower.over:
+            from procession.output.follow import Follower
+
+            if self._follower is not None:
+                self._fault = self._fault or self._follower.fault
+            self._follower = Follower(*self._consoles, on_shown=self.on_shown)
+        return self._follower
+
+    def say(self, line: bytes) -> None:
+        """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
+        if self._follower is not None:
+            self._follower.say(line)
+        elif self._consoles is not None:
+            self._consoles[1].write(line, timeout=1.0)
+
+    def tap(self) -> None:
+        """Keep what is shown last in `recent`, for other terminals; not what ranks write directly.
+
+        To be used before ranks are started.
+        """
+        if self._consoles is not None:
+            from procession.output.recent import Recent
+
+            self.recent = Recent()
+            # If both are one console, all that it shows is of stdout.
+            for console, stream in zip(self._consoles[::-1], ("err", "out"), strict=True):
+                console.seen_by = partial(self.recent.add, stream=stream)
+
+    def finish(self, ended: Callable[[], object]) -> None:
+        """Begin to show what is still to be shown; see `Follower.finish`."""
+        if self._follower is None:
+            ended()
+        else:
+            self._follower.finish(ended)
+
+    @property
+    def shown(self) -> int:
+        """How many bytes the consoles have taken so far."""
+        return 0 if self._follower is None else self._follower.shown
+
+    def drain(self, timeout: float | None, *, stalled: bool = False) -> bool:
+        """Show what is still to be shown; False if it was cut off. See `Follower.drain`."""
+        return self._follower is None or self._follower.drain(timeout, stalled=stalled)
+
+    @property
+    def faults(self) -> list[str]:
+        """What of the output was lost on our own streams, and why; also when all is closed."""
+        if self._consoles is None:
+            return []
+        found = [
+            f"output of ranks is lost: the standard {name} did not take all ({console.fault}) "
+            "[P407]"
+            for console, name in zip(self._consoles, ("output", "error"), strict=True)
+            if console.fault
+        ]
+        fault = self._fault or (self._follower.fault if self._follower is not None else None)
+        if fault is not None:
+            said = f"an error in procession's own thread for it ({type(fault).__name__}: {fault})"
+            found.append(f"the output of the ranks was not shown to its end: {said} [P407]")
+        return found
+
+    def _close_consoles(self) -> None:
+        if not self._lent:
+            for console in self._consoles or ():
+                console.close()
+
+    def close(self) -> None:
+        """Close everything."""
+        self._closed = True
+        if self._follower is not None:
+            self._follower.close()
+        self._close_consoles()
 
 
 class Streams(Record):
@@ -37,35 +149,27 @@ class Streams(Record):
         self.opened = []
 
 
-class Wiring:
+class Wiring(Display):
     """Opens the streams of a group's ranks, and shows on the console what is to be shown.
 
-    prefixes: what stands before the lines of each rank. in_files: whether files get any of it.
-    on_quiet: to be set before ranks are started; called once, in the thread that shows their
-        output, when the reader of our standard output is found to have gone.
+    in_files: whether files get any of it.
     """
 
     def __init__(self, output: Output, stdin: int | None) -> None:
-        self.on_quiet: Callable[[], None] | None = None
+        super().__init__(output.prefixes)
         own = leads_to(sys.stdout, 1), leads_to(sys.stderr, 2)
         self._routes = [(_shown(out, own[0]), _shown(err, own[1])) for out, err in output.routes]
-        self.prefixes = output.prefixes
         self._stdin = stdin
         self.in_files = any(r in (Route.FILE, Route.TEE) for pair in self._routes for r in pair)
         self._run = output.files
         self._duplicates = output.duplicates
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        self._consoles: tuple[Console, Console] | None = None
         if any(route in (Route.PREFIX, Route.TEE) for pair in self._routes for route in pair):
             try:
-                self._open_consoles()  # there may be no descriptor to import with
+                self.open_consoles()  # there may be no descriptor to import with
             except BaseException:
                 os.close(self._null)
                 raise
-        self._lent = self._tapped = False
-        self._fault: Exception | None = None  # of an earlier follower
-        self.recent: Recent | None = None
-        self._follower: Follower | None = None
 
     def lead_through(self, console: Console | None = None) -> None:
         """Lead what ranks would write to our own streams directly through here, line by line.
@@ -77,34 +181,7 @@ class Wiring:
             self._close_consoles()
             self._consoles, self._lent = (console, console), True
         elif self._consoles is None:
-            self._open_consoles()
-        if self._tapped:
-            self.tap()
-
-    def _open_consoles(self) -> None:
-        """Show both streams. In the thread that wrote there before: it flushes what waits there."""
-        from procession.output.console import Console
-
-        self._consoles = Console(sys.stdout, self._went_quiet), Console(sys.stderr)
-
-    def say(self, line: bytes) -> None:
-        """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
-        if self._follower is not None:
-            self._follower.say(line)
-        elif self._consoles is not None:
-            self._consoles[1].write(line, timeout=1.0)
-
-    def tap(self) -> None:
-        """Keep what is shown last in `recent`, for other terminals; not what ranks write directly.
-
-        To be used before ranks are started.
-        """
-        self._tapped = True
-        if self._consoles is not None:
-            from procession.output.recent import Recent
-
-            self.recent = self.recent or Recent()
-            self.recent.listen(*self._consoles)
+            self.open_consoles()
 
     def open(self, attempt: int, rank: int) -> Streams:
         """Open stdin, stdout and stderr of a rank; in any thread. Raises OSError."""
@@ -121,11 +198,11 @@ class Wiring:
                     fds.append(self._null)
                 elif route is Route.PREFIX:
                     fds.append(self._pipe(rank, stream, opened))
-                elif route is Route.FILE:
+                else:
                     opened.append(self._run.open_log(attempt, rank, stream))
                     fds.append(opened[-1])
-                else:
-                    fds.append(self._tee(attempt, rank, stream, opened))
+                    if route is Route.TEE:
+                        self._tee(attempt, rank, stream)
         except BaseException:
             for fd in opened:
                 os.close(fd)
@@ -152,25 +229,23 @@ class Wiring:
         return number
 
     def _pipe(self, rank: int, stream: str, opened: list[int]) -> int:
-        follower, source = self._follow(), self._source(rank, stream)
+        follower, source = self.get_follower(), self._source(rank, stream)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         opened.append(write_end)
         follower.add_pipe(read_end, source)
         return write_end
 
-    def _tee(self, attempt: int, rank: int, stream: str, opened: list[int]) -> int:
-        """Open the file of a teed stream, and follow it."""
-        follower, source = self._follow(), self._source(rank, stream)
-        path = self._run.log_file(attempt, rank, stream)
-        opened.append(self._run.open_log(attempt, rank, stream))
-        texts, copies = self._duplicates[stream == "stderr"], None
+    def _tee(self, attempt: int, rank: int, stream: str) -> None:
+        """Follow the file of a stream."""
+        source, copies = self._source(rank, stream), None
+        texts = self._duplicates[stream == "stderr"]
         if texts:
             from procession.output.feed import Copies
 
             filtered = self._run.filtered_file(attempt, stream)
             copies = Copies(filtered, source.prefix, texts)
-        follower.add_file(path, source, copies=copies)
-        return opened[-1]
+        path = self._run.log_file(attempt, rank, stream)
+        self.get_follower().add_file(path, source, copies=copies)
 
     def _source(self, rank: int, stream: str) -> Source:
         from procession.output.feed import Source
@@ -178,37 +253,6 @@ class Wiring:
         colour = rank if len(self._routes) > 1 else None
         prefix = self.prefixes[rank].encode()
         return Source(rank, "out" if stream == "stdout" else "err", prefix, colour)
-
-    def _follow(self) -> Follower:
-        if self._consoles is None or self._null < 0:
-            raise OSError(errno.ESHUTDOWN, "the group is over")
-        if self._follower is None or self._follower.over:
-            from procession.output.follow import Follower
-
-            if self._follower is not None:
-                self._fault = self._fault or self._follower.fault
-            self._follower = Follower(*self._consoles)
-        return self._follower
-
-    def _went_quiet(self) -> None:
-        if self.on_quiet is not None:
-            self.on_quiet()
-
-    def finish(self, ended: Callable[[], object]) -> None:
-        """Begin to show what is still to be shown; see `Follower.finish`."""
-        if self._follower is None:
-            ended()
-        else:
-            self._follower.finish(ended)
-
-    @property
-    def shown(self) -> int:
-        """How many bytes the consoles have taken so far."""
-        return 0 if self._follower is None else self._follower.shown
-
-    def drain(self, timeout: float) -> bool:
-        """Show what is still to be shown, within `timeout` seconds; False if it was cut off."""
-        return self._follower is None or self._follower.drain(timeout)
 
     def log_paths(self, attempt: int, rank: int) -> tuple[str, str]:
         """Give the log files of a rank's stdout and stderr, "" where there is none."""
@@ -254,30 +298,9 @@ class Wiring:
         ends = [end_of(path, LINE) for path in self.log_paths(attempt, rank) if path]
         return last_line(max(ends, default=(0.0, b""))[1])
 
-    @property
-    def faults(self) -> list[str]:
-        """What of the output was lost on our own streams, and why; also when all is closed."""
-        if self._consoles is None:
-            return []
-        from procession.output.console import lost_on  # it is there, as the consoles are
-
-        found = lost_on(*self._consoles)
-        fault = self._fault or (self._follower.fault if self._follower is not None else None)
-        if fault is not None:
-            said = f"an error in procession's own thread for it ({type(fault).__name__}: {fault})"
-            found.append(f"the output of the ranks was not shown to its end: {said} [P407]")
-        return found
-
-    def _close_consoles(self) -> None:
-        if not self._lent:
-            for console in self._consoles or ():
-                console.close()
-
     def close(self) -> None:
         """Close everything."""
-        if self._follower is not None:
-            self._follower.close()
-        self._close_consoles()
+        super().close()
         if self._null >= 0:
             os.close(self._null)
             self._null = -1
@@ -334,6 +357,6 @@ def output_of(
         job that others start again; "": a new directory by `logs`.
     """
     prefixes = prefixes_of(logs, nproc, name, world, node)
-    files = RunDir(logs, nproc, directory_name, place, attempt)
+    files = Files(logs, nproc, directory_name, place, attempt)
     texts = logs.duplicate_stdout, logs.duplicate_stderr
     return Output(logs.route(nproc), prefixes, files, texts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from procession.system.files import pairs, process_fields, read
 from procession.values.base import Value
@@ -27,7 +27,8 @@ NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 class Seen(Value):
     """A process as /proc shows it. start: in clock ticks since the machine started.
 
-    ticks: of CPU that it has used, with children that it has reaped. pages: that it holds.
+    ticks: of CPU that it has used, with children that it has reaped. pages: that it holds. words,
+    env: its command line, and the variables with which it was started, where they were read.
     """
 
     pid: int
@@ -37,6 +38,8 @@ class Seen(Value):
     ticks: int = 0
     pages: int = 0
     session: int = 0
+    words: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
 
 
 def seen_in(pid: int, fields: list[bytes]) -> Seen | None:

@@ -24,8 +24,9 @@ MOST_FIELDS = 6
 LONGEST_FIELD = 16
 LAST = "LAST LINE"
 LEFT = ("RANK", "STATE", LAST)  # columns that begin at their left edge
-# What stays on narrow terminals, the most important first; fields come next, then CPU.
-IMPORTANT = ("RANK", "STATE", "STEP", "RATE", "LEFT", "MEMORY", "GPU", LAST)
+FIELD = ""  # stands for all columns of fields
+# What stays on narrow terminals, the most important first.
+IMPORTANT = ("RANK", "STATE", "STEP", "RATE", "LEFT", "MEMORY", "GPU", LAST, FIELD, "CPU")
 
 T = TypeVar("T")
 
@@ -84,9 +85,7 @@ def _table(rows: Sequence[Row], width: int) -> Table:
 
 
 def _importance(title: str) -> int:
-    if title in IMPORTANT:
-        return IMPORTANT.index(title)
-    return len(IMPORTANT) + (title == "CPU")
+    return IMPORTANT.index(title if title in IMPORTANT else FIELD)
 
 
 def _cells(row: Row, names: Sequence[str]) -> dict[str, Text]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 
 from procession.output.console import Console
 from procession.view.pane import Pane
@@ -127,38 +127,29 @@ class View:
         self._console.write(text.encode(errors="replace"), timeout=1.0)
 
 
-class Status:
-    """Says a line every so many seconds, from a thread of its own, until `close`.
+@contextmanager
+def status_lines(
+    look: Callable[[], Look], say: Callable[[str], None], every: float
+) -> Generator[None]:
+    """Say a line every so many seconds, from a thread of its own, while the block runs.
 
-    look: as for `View`. say: takes the line, without its newline.
+    look: as for `View`. say: takes the line, without its newline. The first line comes after the
+    first interval.
     """
+    sight, closing = Sight(look), threading.Event()
 
-    def __init__(self, look: Callable[[], Look], say: Callable[[str], None], every: float) -> None:
-        self._sight = Sight(look)
-        self._say = say
-        self._every = every
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="procession-status", daemon=True)
-
-    @property
-    def started(self) -> bool:
-        """Whether it has begun."""
-        return self._thread.ident is not None
-
-    def start(self) -> None:
-        """Begin; the first line comes after the first interval."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Say no more."""
-        self._closing.set()
-        if self.started:
-            self._thread.join(1.0)
-
-    def _run(self) -> None:
+    def run() -> None:
         try:
-            self._sight.see()  # the beginning of rates
-            while not self._closing.wait(self._every):
-                self._say(status_line(self._sight.see()))
+            sight.see()  # the beginning of rates
+            while not closing.wait(every):
+                say(status_line(sight.see()))
         except Exception as e:
-            self._say(f"procession: the status line failed ({type(e).__name__}: {e}) [P413]")
+            say(f"procession: the status line failed ({type(e).__name__}: {e}) [P413]")
+
+    thread = threading.Thread(target=run, name="procession-status", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        thread.join(1.0)

@@ -13,8 +13,8 @@ from procession.control.leftover import (
     end_processes,
     find_left,
 )
-from procession.control.processes import Process
 from procession.output.escape import shown
+from procession.system.processes import Seen
 
 EPILOG = """\
 A run's processes are known by their environment, which names the launcher; those of the start
@@ -45,7 +45,7 @@ def main(words: list[str]) -> int:
     return 1 if left else 0
 
 
-def _described(process: Process) -> str:
+def _described(process: Seen) -> str:
     run = process.env.get("PROCESSION_RUN", "")
     rank = f"rank {process.env['RANK']} of " if "RANK" in process.env else ""
     return f"pid {process.pid} ({rank}{run or 'a run'}): {shown(command_line(process.words))}"

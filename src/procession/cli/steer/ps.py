@@ -6,16 +6,17 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from procession.cli.say import say
 from procession.cli.steer.finding import command_line, parser_of, read_alone
 from procession.cli.words import Option
-from procession.control.processes import Process, below, read_processes
+from procession.control.processes import read_processes
 from procession.control.runs import Run, ended, living
 from procession.control.words import alive, step, table
 from procession.system.identity import lives, pid_of
+from procession.system.processes import Seen, below
 from procession.values.figures import size
 
 EPILOG = """\
@@ -64,12 +65,13 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _memory(pids: Iterable[int], processes: Mapping[int, Process]) -> int | None:
+def _memory(pids: Sequence[int], processes: dict[int, Seen]) -> int | None:
     """Give the resident bytes of processes and all below them; None if none is there."""
-    return sum(processes[pid].memory for pid in below(pids, processes)) or None
+    found = below(pids, processes) | processes.keys() & pids
+    return sum(processes[pid].pages for pid in found) * os.sysconf("SC_PAGE_SIZE") or None
 
 
-def _row_of(run: Run, processes: Mapping[int, Process]) -> dict[str, Any]:
+def _row_of(run: Run, processes: dict[int, Seen]) -> dict[str, Any]:
     look: Mapping[str, Any] = run.look or {}
     result: Mapping[str, Any] = run.result or {}
     told = look or result
@@ -97,16 +99,14 @@ def _row_of(run: Run, processes: Mapping[int, Process]) -> dict[str, Any]:
     }
 
 
-def _unseen(
-    processes: Mapping[int, Process], shown: set[int], listed: set[str]
-) -> list[dict[str, Any]]:
+def _unseen(processes: dict[int, Seen], shown: set[int], listed: set[str]) -> list[dict[str, Any]]:
     """Give the groups that cannot be asked, by the environment of their ranks.
 
     shown: launchers whose runs are known. listed: ids of runs that are shown; of one that cannot be
     asked, it is not known which node processes on this machine are its launchers. A rank that is a
     fork carries the mark of its launcher only, which its agent has, too.
     """
-    members: dict[str, list[Process]] = {}
+    members: dict[str, list[Seen]] = {}
     for process in processes.values():
         mark = process.env.get("PROCESSION_LAUNCHER", "")
         launcher = pid_of(mark)
@@ -117,7 +117,7 @@ def _unseen(
 
 
 def _row_of_unseen(
-    mark: str, members: Sequence[Process], processes: Mapping[int, Process]
+    mark: str, members: Sequence[Seen], processes: dict[int, Seen]
 ) -> dict[str, Any]:
     def told(name: str) -> str:
         return next((value for p in members if (value := p.env.get(name))), "")
@@ -147,7 +147,7 @@ def _row_of_unseen(
     }
 
 
-def _age(process: Process) -> float:
+def _age(process: Seen) -> float:
     up = time.clock_gettime(time.CLOCK_BOOTTIME)
     return up - process.start / os.sysconf("SC_CLK_TCK")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-import time
 
 from procession.cli.say import say
 from procession.cli.steer.finding import failed, parser_of, read_run
@@ -31,7 +31,8 @@ def main(words: list[str]) -> int:
     if run.socket:
         try:
             with connect(run) as connection:
-                say(describe(connection.ask("look"), time.time()) + "\n", sys.stdout)
+                columns = shutil.get_terminal_size((200, 24)).columns
+                say(describe(connection.ask("look"), columns) + "\n", sys.stdout)
             return 0
         except NotAnswered as e:
             fault = str(e)
