@@ -80,19 +80,14 @@ def _stacks(end: GroupEnd, cause: RankEnd) -> list[str]:
 
 def _numbered_globally(end: GroupEnd) -> GroupEnd:
     """Give ranks the numbers that they have in the whole job."""
-    first = end.first
-
-    def numbered(ranks: tuple[RankEnd, ...]) -> tuple[RankEnd, ...]:
-        if not first:
-            return ranks  # which may be thousands
-        return tuple(r.__replace__(rank=first + r.rank) for r in ranks)
-
-    return end.__replace__(
-        nproc=end.world or end.nproc,
-        failures=numbered(end.failures),
-        ended=numbered(end.ended),
-        finished=numbered(end.finished),
+    end = end.__replace__(nproc=end.world or end.nproc)
+    if not end.first:
+        return end  # its ranks may be thousands
+    ranks = (end.failures, end.ended, end.finished)
+    failures, ended, finished = (
+        tuple(r.__replace__(rank=end.first + r.rank) for r in some) for some in ranks
     )
+    return end.__replace__(failures=failures, ended=ended, finished=finished)
 
 
 def headline(end: RankEnd, nproc: int) -> str:
@@ -103,9 +98,8 @@ def headline(end: RankEnd, nproc: int) -> str:
 
 def headline_of(end: GroupEnd) -> str:
     """Say in one line what failed first in a group, by its number in the whole job."""
-    end = end.__replace__(failures=end.failures[:1], ended=(), finished=())
-    end = _numbered_globally(end)
-    return _coded_headline(end.failures[0], end.nproc)
+    cause = end.failures[0]
+    return _coded_headline(cause.__replace__(rank=end.first + cause.rank), end.world or end.nproc)
 
 
 def _coded_headline(end: RankEnd, nproc: int) -> str:

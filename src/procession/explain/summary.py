@@ -29,32 +29,25 @@ def summary(spec: Spec, state: Phase, end: GroupEnd | None, code: int, began: fl
     code: the exit code of the launcher's command. began: in seconds of the monotonic clock.
     """
     ended = time.monotonic()
-    run: dict[str, Any] = {
+    end = end or GroupEnd(spec.name, spec.nproc)
+    failures = [_rank(each, spec, began) for each in end.failures]
+    return {
         "name": spec.name,
         "state": state.name,
         "exit_code": code,
         "nproc": spec.nproc,
         "node": spec.node.rank,
         "nodes": spec.node.count,
-        "attempt": 0,
-        "run_dir": "",
+        "attempt": end.attempt,
+        "run_dir": end.run_dir,
         "began": round(time.time() - (ended - began), 6),
         "seconds": round(ended - began, 6),
-        "cause": None,
-        "failures": [],
-        "stacks": [],
-        "stacks_file": "",
-        "ranks": [],
+        "cause": failures[0] if failures else None,
+        "failures": [each["rank"] for each in failures],
+        "stacks": list(end.stacks),
+        "stacks_file": end.stacks_file,
+        "ranks": [_rank(each, spec, began) for each in _in_order(end)],
     }
-    if end is not None:
-        first = spec.node.first(spec.nproc)
-        run["attempt"], run["run_dir"] = end.attempt, end.run_dir
-        run["stacks"], run["stacks_file"] = list(end.stacks), end.stacks_file
-        run["ranks"] = [_rank(each, spec, began) for each in _in_order(end)]
-        if end.failures:
-            run["failures"] = [first + each.rank for each in end.failures]
-            run["cause"] = _rank(end.failures[0], spec, began)
-    return run
 
 
 def _in_order(end: GroupEnd) -> list[RankEnd]:
