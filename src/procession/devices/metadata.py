@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Mapping
+from contextlib import closing
 
 from procession.devices.topology import (
     Topology,
@@ -37,13 +38,11 @@ def find_topology(env: Mapping[str, str]) -> Topology:
 
 
 def _get(host: str, attribute: str) -> str:
-    connection = http.client.HTTPConnection(host, timeout=SECONDS)
-    try:
+    with closing(http.client.HTTPConnection(host, timeout=SECONDS)) as connection:
         headers = {"Metadata-Flavor": "Google"}
         connection.request("GET", f"{ATTRIBUTES}/{attribute}", headers=headers)
-        with connection.getresponse() as answer:
-            if answer.status != http.client.OK:
-                raise http.client.HTTPException(f"{answer.status} {answer.reason}")
-            return answer.read().decode()
-    finally:
-        connection.close()
+        answer = connection.getresponse()
+        said = answer.read()
+        if answer.status != http.client.OK:
+            raise http.client.HTTPException(f"{answer.status} {answer.reason}")
+        return said.decode()

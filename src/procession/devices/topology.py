@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from procession.values.base import is_count
 from procession.values.errors import SpecError
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]  # three counts
 
 # How the chips of a slice lie, by generation and the number in the accelerator's type, which counts
 # cores up to v5p, and chips for v5e and v6e. Only where there is one shape for the number.
@@ -99,7 +99,7 @@ def make_topology(
     family, size, generation = _type_of(accelerator)
     chips = SHAPES.get(family, {}).get(int(size))
     if bounds is not None and (chips is None or int(generation) > SHAPED_BY_TYPE):
-        chips = multiply(*bounds)
+        chips = tuple(a * b for a, b in zip(*bounds, strict=True))
     if chips is None:
         raise SpecError(
             f"the shape of a TPU {accelerator} is not known: set TPU_HOST_BOUNDS and "
@@ -138,9 +138,4 @@ def read_shape(name: str, text: str) -> Shape:
     parts = [p.strip() for p in text.split(",")]
     if len(parts) != 3 or not all(is_count(p) and int(p) for p in parts):
         raise SpecError(f"{name}={text!r} is not three counts, such as 2,2,1")
-    return int(parts[0]), int(parts[1]), int(parts[2])
-
-
-def multiply(a: Shape, b: Shape) -> Shape:
-    """Multiply two shapes, element by element."""
-    return a[0] * b[0], a[1] * b[1], a[2] * b[2]
+    return tuple(map(int, parts))

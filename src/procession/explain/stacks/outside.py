@@ -72,7 +72,7 @@ def _spied(spy: str, pids: list[int], seconds: float, *options: str) -> dict[int
         command = [spy, "dump", "--json", *options, "--pid", str(pid)]
         left = max(0.0, ends - time.monotonic())
         try:  # a Ctrl-C at the terminal is not for it
-            done = run(command, stdin=DEVNULL, capture_output=True, timeout=left,
+            done = run(command, stdin=DEVNULL, capture_output=True, timeout=left, check=False,
                        start_new_session=True)  # fmt: skip
         except TimeoutExpired:
             return Seen(fault="py-spy: it took too long")
