@@ -180,16 +180,9 @@ def _others(
 
 def of_all(ends: list[RankEnd], fate: str) -> str:
     """Say what ranks did, all the same; fate: as the verb of a sentence on one of them."""
-    if ends[0].message:  # what a program said stays as it is
-        return f"{format_ranks([e.rank for e in ends])} {fate}"
-    return said_of([e.rank for e in ends], fate)
-
-
-def said_of(ranks: Sequence[int], fate: str) -> str:
-    """Say what ranks did; fate: as the verb of a sentence on one rank, in our own words."""
-    words = fate.split(" ")
-    verb = fate if len(ranks) == 1 else " ".join(PLURAL.get(word, word) for word in words)
-    return f"{format_ranks(ranks)} {verb}"
+    if len(ends) > 1 and not ends[0].message:  # what a program said stays as it is
+        fate = " ".join(PLURAL.get(word, word) for word in fate.split(" "))
+    return f"{format_ranks(e.rank for e in ends)} {fate}"
 
 
 def _unstarted(end: RankEnd) -> str:
