@@ -272,10 +272,10 @@ class NodeRun:
             looked = {"now": time.time(), "kill_at": kill_at(machine), "ranks": ranks_of(machine)}
             reply(looked)
         else:
-            seconds, native = float(fields["seconds"]), bool(fields["native"])
+            seconds = float(fields["seconds"])
 
             def find() -> None:
-                stacks = stacks_of(machine, self._loop, seconds, native=native)
+                stacks = stacks_of(machine, self._loop, seconds)
                 self._loop.request(lambda: reply(stacks))
 
             threading.Thread(target=find, name="procession-answer", daemon=True).start()

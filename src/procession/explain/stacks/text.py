@@ -62,8 +62,7 @@ class Stack(Value):
 
     state: what it does, as the verb of a sentence, where no frame is known; else "". letter: of its
     process's state, as `ps` shows it. frames: of its main thread in the program, the innermost
-    first. text: its dump as it was written. native: the frames of its main thread with those of
-    native code, in words, the innermost first, where they were asked for.
+    first. text: its dump as it was written.
     """
 
     rank: int
@@ -72,7 +71,6 @@ class Stack(Value):
     letter: str = ""
     frames: tuple[Frame, ...] = ()
     text: str = ""
-    native: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Give it as plain data that JSON knows; see `Group.stacks`."""
@@ -82,7 +80,6 @@ class Stack(Value):
             "state": self.state,
             "letter": self.letter,
             "frames": [list(frame) for frame in self.frames],
-            "native": list(self.native),
         }
 
 
@@ -94,7 +91,6 @@ def from_dict(data: Mapping[str, Any], first: int = 0) -> Stack:
         state=str(data["state"]),
         letter=str(data["letter"]),
         frames=tuple((str(file), int(line), str(name)) for file, line, name in data["frames"]),
-        native=tuple(map(str, data["native"])),
     )
 
 
