@@ -24,19 +24,24 @@ __all__ = [
     "LogsSpecs",
     "MultiprocessContext",
     "PContext",
+    "ProcessFailure",
     "RunProcsResult",
     "SignalException",
     "Std",
     "SubprocessContext",
+    "SubprocessHandler",
+    "TailLog",
     "get_std_cm",
+    "get_subprocess_handler",
+    "record",
+    "redirect_stderr",
+    "redirect_stdout",
+    "start_processes",
     "to_map",
 ]
 
 logger = logging.getLogger(__name__)
 
-# Users look for these here, too.
-_ALSO = (ProcessFailure, SubprocessHandler, TailLog, get_subprocess_handler, record)
-_REDIRECTS = (redirect_stdout, redirect_stderr)
 _validate_full_rank = validate_full_rank
 _terminate_process_handler = raise_signal
 

@@ -169,9 +169,7 @@ class DefaultLogsSpecs(LogsSpecs):  # noqa: PLW1641 - it has no hash, because it
         )
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, DefaultLogsSpecs):
-            return False
-        return self._values() == other._values()
+        return isinstance(other, DefaultLogsSpecs) and self._values() == other._values()
 
     def _values(self) -> tuple[object, ...]:
         return self._root_log_dir, self._redirects, self._tee, self._local_ranks_filter

@@ -154,6 +154,7 @@ def _spawn_pjrt(
     kind: str, fn: Callable[..., Any], args: tuple[Any, ...], nprocs: int | None, how: How
 ) -> ProcessContext | None:
     from procession.devices.metadata import find_topology
+    from procession.multiprocessing import ProcessRaisedException
     from procession.multiprocessing.spawn import launch as start
     from procession.system.ports import free_port
     from procession.xla import pjrt
@@ -170,7 +171,16 @@ def _spawn_pjrt(
     endpoint = f"[{host}]:{free_port()}" if ":" in host else f"{host}:{free_port()}"
     ranks = pjrt.ranks(kind, os.environ, topology, endpoint)
     call = OnPjrt(fn, ranks.first, ranks.world_size)
-    return _raised_here(lambda: start(call, args, len(ranks.env), *how, ranks.env))
+    try:
+        return start(call, args, len(ranks.env), *how, ranks.env)
+    except ProcessRaisedException as e:  # what the rank raised, as far as it can be brought here
+        original = e.__cause__
+        if original is None or isinstance(original, RemoteError):
+            raise
+        where = f"(raised in process {e.error_index}, pid {e.error_pid})"
+    if sys.version_info >= (3, 11):
+        original.add_note(where)
+    raise original
 
 
 def _refuse_open_runtime() -> None:
@@ -182,22 +192,6 @@ def _refuse_open_runtime() -> None:
             "the XLA runtime is initialized in this process already, and holds the devices: "
             "use no XLA device before the ranks are started"
         )
-
-
-def _raised_here(start: Callable[[], ProcessContext | None]) -> ProcessContext | None:
-    """Start ranks; what one of them raises, as far as it can be brought here, is raised here."""
-    from procession.multiprocessing import ProcessRaisedException
-
-    try:
-        return start()
-    except ProcessRaisedException as e:
-        original = e.__cause__
-        if original is None or isinstance(original, RemoteError):
-            raise
-        where = f"(raised in process {e.error_index}, pid {e.error_pid})"
-    if sys.version_info >= (3, 11):
-        original.add_note(where)
-    raise original
 
 
 def _apply(variables: Variables) -> None:
