@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +32,6 @@ from procession.elastic.ranks import (
     python_program,
 )
 from procession.elastic.result import RunProcsResult
-from procession.elastic.signals import SignalException
 from procession.values.environment import Node, Place, rank_environment
 from procession.values.policy import Stop
 
@@ -163,12 +161,8 @@ def _attempt(
     try:
         context.start()
         result = context.wait()
-    except SignalException as e:
-        log.warning("%s: the ranks are ended", e)
-        context.close(e.sigval, 30 if grace is None else grace)
-        raise
-    except BaseException:
-        context.close(signal.SIGTERM)
+    except BaseException as e:
+        context.close(getattr(e, "sigval", None), 30 if grace is None else grace)
         raise
     finally:
         del store

@@ -165,21 +165,16 @@ class PContext(abc.ABC):
         """
         try:
             if self._group is not None:
-                self._end(self._group, death_sig or signal.SIGTERM, timeout)
+                number = death_sig or signal.SIGTERM
+                for _, pid in self._running(self._group):
+                    logger.warning("closing process %s by %s", pid, signal.Signals(number).name)
+                self._group.stop(number, max(0.0, timeout))
+                for rank, pid in self._running(self._group):
+                    logger.error("process %s (rank %s) survived SIGKILL; it is left", pid, rank)
         finally:
             give_signals_back(self._handlers)
 
     shutdown = close  # what the replaced interface's documentation calls
-
-    def _end(self, group: Group, death_sig: signal.Signals, timeout: float) -> None:
-        if group.state.final:
-            group.wait_for_end()
-            return
-        for _, pid in self._running(group):
-            logger.warning("closing process %s by %s", pid, signal.Signals(death_sig).name)
-        group.stop(death_sig, max(0.0, timeout))
-        for rank, pid in self._running(group):
-            logger.error("process %s (rank %s) survived SIGKILL; it is left", pid, rank)
 
     def _running(self, group: Group) -> list[tuple[int, int]]:
         return [(rank, pid) for rank, pid in self.pids().items() if group.exit_of(rank) is None]

@@ -50,7 +50,7 @@ def format_report(end: GroupEnd) -> str:
     never = (Outcome.NOT_STARTED, Outcome.CANCELLED)
     unstarted = [e for e in end.ended if e.outcome in never]
     ended = [e for e in end.ended if e.outcome not in never]
-    lines += _others("ended by the group", ended, cause, _ending)
+    lines += _others("ended by the group", ended, cause, how_it_ended)
     lines += _others("not started", unstarted, cause, _unstarted)
     lines += _others("finished", end.finished, cause, _finish)
     if end.attempt:
@@ -198,7 +198,7 @@ def _finish(end: RankEnd) -> str:
     return what_happened(end)
 
 
-def _ending(end: RankEnd) -> str:
+def how_it_ended(end: RankEnd) -> str:
     """Say how a rank that did not fail came to its end."""
     if end.outcome is Outcome.SIGNALLED and end.exit.signal is not None:
         if end.sent is not None and end.exit.signal not in end.sent:

@@ -36,8 +36,10 @@ class OnXrt(_Call):
     def __call__(self, _: int, *args: Any) -> None:
         """Call it."""
         try:
-            if int(os.environ[WORLD_SIZE]) > 1:
-                _replicate_xrt()
+            if int(os.environ[WORLD_SIZE]) > 1 and _installed():
+                model: Any = import_module("torch_xla.core.xla_model")
+                device = str(model.xla_device())
+                model.set_replication(device, [device])
             self.fn(int(os.environ[ORDINAL]), *args)
         except Exception as e:
             _print(e, os.environ[DEVICE])
@@ -94,10 +96,3 @@ def _print(error: Exception, device: str) -> None:
 
 def _installed() -> bool:
     return find_spec("torch_xla") is not None
-
-
-def _replicate_xrt() -> None:
-    if _installed():
-        model: Any = import_module("torch_xla.core.xla_model")
-        device = str(model.xla_device())
-        model.set_replication(device, [device])

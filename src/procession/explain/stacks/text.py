@@ -74,24 +74,16 @@ class Stack(Value):
 
     def as_dict(self) -> dict[str, Any]:
         """Give it as plain data that JSON knows; see `Group.stacks`."""
-        return {
-            "rank": self.rank,
-            "pid": self.pid,
-            "state": self.state,
-            "letter": self.letter,
-            "frames": [list(frame) for frame in self.frames],
-        }
+        frames = [list(frame) for frame in self.frames]
+        known = {"rank": self.rank, "pid": self.pid, "state": self.state, "letter": self.letter}
+        return {**known, "frames": frames}
 
 
 def from_dict(data: Mapping[str, Any], first: int = 0) -> Stack:
     """Make a stack again of what `Stack.as_dict` gave."""
-    return Stack(
-        rank=first + int(data["rank"]),
-        pid=data["pid"],
-        state=str(data["state"]),
-        letter=str(data["letter"]),
-        frames=tuple((str(file), int(line), str(name)) for file, line, name in data["frames"]),
-    )
+    frames = tuple((str(file), int(line), str(name)) for file, line, name in data["frames"])
+    rank = first + int(data["rank"])
+    return Stack(rank, data["pid"], str(data["state"]), str(data["letter"]), frames)
 
 
 def stack_of(rank: int, pid: int | None, state: str, letter: str, dump: bytes) -> Stack:
