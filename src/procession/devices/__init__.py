@@ -139,7 +139,7 @@ def _of_this_machine(
     known = _known(kind)
     topology = None
     if kind == "tpu" and spec.node.local_size(spec.nproc) > 1:
-        from procession.devices.metadata import find_topology
+        from procession.devices.topology import find_topology
 
         topology = find_topology(inherited)
     return {

@@ -1,6 +1,7 @@
 """The shape of a TPU slice: which chips, in which hosts, and which of the hosts this is.
 
-Pure: from variables, or from what the metadata service says (see `metadata`).
+Pure but for `find_topology`, which asks the metadata service of a TPU's machine; nothing else in
+`devices` uses the network.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 from procession.values.base import is_count
@@ -38,6 +40,10 @@ BOUNDS = (("TPU_HOST_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"),
 METADATA_BOUNDS = (("TPU_PROCESS_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS"),
                    ("HOST_BOUNDS", "CHIPS_PER_HOST_BOUNDS"))  # fmt: skip
 
+HOST = "metadata.google.internal"
+ATTRIBUTES = "/computeMetadata/v1/instance/attributes"
+SECONDS = 3.0  # the service is on the machine itself, or it is not there
+
 
 @dataclass(frozen=True)
 class Topology:
@@ -61,6 +67,40 @@ class Topology:
     def chips_per_host(self) -> int:
         """How many chips each host has."""
         return math.prod(self.chips) // len(self.hosts)
+
+
+def find_topology(env: Mapping[str, str]) -> Topology:
+    """Learn the topology: from variables if TPU_SKIP_MDS_QUERY is set, else from the service.
+
+    GCE_METADATA_HOST or GCE_METADATA_IP name another address of it, as for Google's own libraries.
+    Raises SpecError, within seconds, where the service does not answer.
+    """
+    import http.client
+
+    if env.get("TPU_SKIP_MDS_QUERY"):
+        return topology_from_variables(env)
+    host = env.get("GCE_METADATA_HOST") or env.get("GCE_METADATA_IP") or HOST
+    try:
+        return topology_from_metadata(_get(host, "tpu-env"), _get(host, "worker-network-endpoints"))
+    except (OSError, http.client.HTTPException, UnicodeDecodeError) as e:
+        raise SpecError(
+            f"the TPU's topology cannot be learnt from http://{host}{ATTRIBUTES}: {e}; without a "
+            "metadata service set TPU_SKIP_MDS_QUERY=1, TPU_ACCELERATOR_TYPE, TPU_WORKER_ID and "
+            "TPU_WORKER_HOSTNAMES"
+        ) from e
+
+
+def _get(host: str, attribute: str) -> str:
+    import http.client
+
+    with closing(http.client.HTTPConnection(host, timeout=SECONDS)) as connection:
+        headers = {"Metadata-Flavor": "Google"}
+        connection.request("GET", f"{ATTRIBUTES}/{attribute}", headers=headers)
+        answer = connection.getresponse()
+        said = answer.read()
+        if answer.status != http.client.OK:
+            raise http.client.HTTPException(f"{answer.status} {answer.reason}")
+        return said.decode()
 
 
 def topology_from_variables(env: Mapping[str, str]) -> Topology:

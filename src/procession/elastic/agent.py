@@ -43,6 +43,8 @@ LOOPBACK = "127.0.0.1"
 # What `rank_environment` has beyond torch's variables.
 NOT_TORCHS = ("TORCHELASTIC_ERROR_FILE", "PROCESSION_RUN", "PYTHONUNBUFFERED")
 THREADS = "OMP_NUM_THREADS"
+# Fields that the configuration of an older torch does not have.
+OF_NEWER = ("numa_options", "duplicate_stdout_filters", "duplicate_stderr_filters")
 
 log = logging.getLogger("procession.adoption")
 
@@ -187,9 +189,7 @@ def _make_context(
         "envs": {rank: _variables(place, rank, len(ranks), config.role) for rank in ranks},
         "logs_specs": config.logs_specs,
         "log_line_prefixes": prefixes,
-        "numa_options": getattr(config, "numa_options", None),
-        "duplicate_stdout_filters": getattr(config, "duplicate_stdout_filters", None),
-        "duplicate_stderr_filters": getattr(config, "duplicate_stderr_filters", None),
+        **{name: getattr(config, name, None) for name in OF_NEWER},
     }
     if not isinstance(entrypoint, str):
         function = cast("Callable[..., Any]", entrypoint)
