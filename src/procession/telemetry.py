@@ -148,9 +148,7 @@ class Tracing:
     @staticmethod
     def _wrong(event: Event) -> str:
         """Say how a rank failed; "" if it did not."""
-        if event.kind == "exited" and event.facts["ended"] != "failed":
-            return ""
-        if event.kind == "cancelled":
+        if event.kind == "cancelled" or event.facts.get("ended", "failed") != "failed":
             return ""
         said = [event.facts[n] for n in ("type", "message") if event.facts.get(n)]
         return ": ".join(said) or event.detail or event.kind

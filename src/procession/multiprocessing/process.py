@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import weakref
 from collections.abc import Callable
 
 from procession.api.watch import RankProcess, Watch
@@ -22,22 +23,13 @@ class Sentinel:
     """A descriptor that can be read from when a rank has ended; it is closed with this object."""
 
     def __init__(self) -> None:
-        self.fd = -1  # where there is none left
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.close = weakref.finalize(self, os.close, self.fd)
 
     def ring(self) -> None:
         """Make it readable."""
-        if self.fd >= 0:
+        if self.close.alive:
             os.eventfd_write(self.fd, 1)
-
-    def close(self) -> None:
-        """Close it."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __del__(self) -> None:
-        self.close()
 
 
 class RankPopen(RankProcess):
