@@ -24,14 +24,13 @@ from types import FunctionType
 from typing import Any, cast
 
 from procession.adoption import hooks
-from procession.elastic.context import PContext
+from procession.elastic.context import PContext, RunProcsResult
 from procession.elastic.ranks import (
     MultiprocessContext,
     PythonContext,
     SubprocessContext,
     python_program,
 )
-from procession.elastic.result import RunProcsResult
 from procession.values.environment import Node, Place, rank_environment
 from procession.values.policy import Stop
 

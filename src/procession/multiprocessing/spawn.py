@@ -15,13 +15,14 @@ import multiprocessing
 import multiprocessing.util  # pyright: ignore[reportUnusedImport] - must end after us, see below
 import os
 import signal
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from procession.api.processes import Process, begin_processes, processes_for
-from procession.api.watch import Watch
+from procession.api.watch import RankProcess, Watch
 from procession.group.group import Group
 from procession.group.result import StillRuns
 from procession.multiprocessing.exceptions import (
@@ -29,7 +30,6 @@ from procession.multiprocessing.exceptions import (
     ProcessExitedException,
     ProcessRaisedException,
 )
-from procession.multiprocessing.process import UNKNOWN_STATUS, RankPopen, Sentinel, remaining
 from procession.values.environment import callers_environment
 from procession.values.errors import GroupFailed, Outcome, RankEnd, SpecError
 from procession.values.policy import Logs, Stop
@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 GRACE = 30.0  # seconds from SIGTERM to SIGKILL where no grace period is given
+UNKNOWN_STATUS = 255  # what `multiprocessing` shows for a process whose exit status is not known
 RAISED = (Outcome.RAISED, Outcome.INTERRUPTED)
 ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"  # ranks are started side by side in any case
 Variables = Mapping[str, str | None]
@@ -138,6 +139,59 @@ class SpawnContext(ProcessContext):
             stacklevel=2,
         )
         super().__init__(processes, error_files)
+
+
+class Sentinel:
+    """A descriptor that can be read from when a rank has ended; it is closed with this object."""
+
+    def __init__(self) -> None:
+        self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.close = weakref.finalize(self, os.close, self.fd)
+
+    def ring(self) -> None:
+        """Make it readable."""
+        if self.close.alive:
+            os.eventfd_write(self.fd, 1)
+
+
+class RankPopen(RankProcess):
+    """What a `multiprocessing.Process` asks about a rank: exit code, sentinel, ways to signal.
+
+    A process object asks a "popen" of its own; this one asks the group. So the processes that we
+    hand out are `multiprocessing`'s, with all that they do.
+    """
+
+    def __init__(self, group: Group, watch: Watch, rank: int, sentinel: Sentinel) -> None:
+        super().__init__(group, watch, rank)
+        self._sentinel = sentinel
+
+    def itself(self, process: object) -> RankPopen:
+        """Give this object, where `process.start()` would make one."""
+        del process
+        return self
+
+    @property
+    def sentinel(self) -> int:
+        """The descriptor that can be read from when the rank has ended."""
+        return self._sentinel.fd
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Wait for the end; give the exit code, None if it has not ended after `timeout`."""
+        return self.ended(timeout)
+
+    def interrupt(self) -> None:
+        """Send SIGINT."""
+        self.send_signal(signal.SIGINT)
+
+    def close(self) -> None:
+        """Close the sentinel."""
+        self._sentinel.close()
+
+
+def remaining(timeout: float | None) -> Callable[[], float | None]:
+    """Give a function that returns what is left of `timeout` seconds from now."""
+    end = None if timeout is None else time.monotonic() + timeout
+    return lambda: None if end is None else max(0.0, end - time.monotonic())
 
 
 def start_processes(
