@@ -180,18 +180,14 @@ class Tracing:
 def set_up() -> tuple[Tracing, Callable[[], None]]:
     """Set OpenTelemetry up for a command: a handler, and what sends what is left at the end.
 
-    Where the process has no provider of spans yet, one is made that sends to the exporter which
-    OTEL_TRACES_EXPORTER names, by default otlp; its own variables say where it sends to. Raises
-    SpecError if there is none.
+    It sends to the exporter which OTEL_TRACES_EXPORTER names, by default otlp; its own variables
+    say where it sends to. Raises SpecError if there is none.
     """
     try:
         from opentelemetry.sdk.trace import TracerProvider as Provider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise SpecError("OpenTelemetry's SDK is missing: pip install 'procession[otel]'") from None
-    provider = otel.get_tracer_provider()
-    if isinstance(provider, Provider):
-        return trace(), lambda: None
     made = Provider()
     made.add_span_processor(BatchSpanProcessor(_exporter()))
     return trace(tracer_provider=made), made.shutdown

@@ -31,9 +31,7 @@ PLURAL = {"was": "were", "it": "they", "its": "their"}
 
 def format_report(end: GroupEnd) -> str:
     """Write the report of a group that failed."""
-    where = ""
-    if end.nodes > 1:
-        where = f" on node {end.node} of {end.nodes}"
+    where = f" on node {end.node} of {end.nodes}" if end.nodes > 1 else ""
     end = _numbered_globally(end)
     cause = end.failures[0]
     together = end.together[1:]
