@@ -147,6 +147,7 @@ class Sentinel:
     def __init__(self) -> None:
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.close = weakref.finalize(self, os.close, self.fd)
+        self.close.atexit = False  # exit handlers may wait for it
 
     def ring(self) -> None:
         """Make it readable."""
@@ -161,6 +162,8 @@ class RankPopen(RankProcess):
     hand out are `multiprocessing`'s, with all that they do.
     """
 
+    wait = RankProcess.ended
+
     def __init__(self, group: Group, watch: Watch, rank: int, sentinel: Sentinel) -> None:
         super().__init__(group, watch, rank)
         self._sentinel = sentinel
@@ -174,10 +177,6 @@ class RankPopen(RankProcess):
     def sentinel(self) -> int:
         """The descriptor that can be read from when the rank has ended."""
         return self._sentinel.fd
-
-    def wait(self, timeout: float | None = None) -> int | None:
-        """Wait for the end; give the exit code, None if it has not ended after `timeout`."""
-        return self.ended(timeout)
 
     def interrupt(self) -> None:
         """Send SIGINT."""
