@@ -10,7 +10,7 @@ __getattr__ = lazily(
             "CODES FOLD_ABOVE OUT_OF_MEMORY format_report headline headline_of"
         ),
         "procession.explain.summary": "report_of",
-        "procession.explain.stacks": "merge",
+        "procession.explain.stacks": "merge outside",
         "procession.explain.stacks.text": "Stack stack_of",
     }
 )

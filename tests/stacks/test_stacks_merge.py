@@ -216,7 +216,7 @@ def test_groups_of_several_nodes_are_joined():
 
 
 def test_what_group_stacks_gives_is_written_whole():
-    known = Stack(1, 11, "", "S", (OWN,))
+    known = Stack(1, 11, "", "S", (OWN,), native=("poll (libc.so)", "f"))
     held = Stack(0, None, "is stopped", "T")
     assert [merge.from_dict(s.as_dict()) for s in (held, known)] == [held, known]
     assert merge.from_dict(known.as_dict(), 4).rank == 5
@@ -231,6 +231,10 @@ rank 3 is in train (train.py:7)
   rank 2 is stopped
   [3]
   train (/home/me/train.py:7)
+
+rank 3 with native code, the innermost first:
+  poll (libc.so)
+  f
 """
     )
     assert merge.format([]) == "\n"

@@ -11,7 +11,7 @@ import stackwork
 
 import procession
 from seams.agent import beforestop, stacks
-from seams.explain import merge
+from seams.explain import merge, outside
 from support import QUICK, failure_of, until
 
 KINDS = {
@@ -46,14 +46,19 @@ def settled(group, rank, kind, patience=5.0):
 
     def look():
         (found,) = [s for s in group.stacks(patience) if s["rank"] == rank]
-        said = merge.said_of(merge.from_dict(found))
+        said = merge.said_of(merge.from_dict(found)).partition("; ")[0]
         return found if plain(said) == KINDS[kind] else None
 
     return until(look, f"{kind} at its place", 30)
 
 
+@pytest.fixture
+def no_spy(monkeypatch):
+    monkeypatch.setattr(outside, "find_pyspy", lambda: None)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_asked_for(kind):
+def test_asked_for(kind, no_spy):
     with procession.start(stackwork.do, args=([kind],), nproc=1, stop=QUICK) as group:
         patience = 5.0 if "(stackwork" in KINDS[kind] else 0.5  # the others do not answer
         found = settled(group, 0, kind, patience)
@@ -75,7 +80,7 @@ def test_every_start_method(method):
         assert function == "do"
 
 
-def test_threads_that_begin_and_end_meanwhile():
+def test_threads_that_begin_and_end_meanwhile(no_spy):
     """faulthandler's dump of all threads crashed nearly each such rank."""
 
     def work():
@@ -93,7 +98,7 @@ def test_threads_that_begin_and_end_meanwhile():
         assert [group.exit_of(rank) for rank in range(2)] == [None, None]
 
 
-def test_a_rank_that_closed_its_descriptors_has_no_harm_done(tmp_path):
+def test_a_rank_that_closed_its_descriptors_has_no_harm_done(tmp_path, no_spy):
     """What has the number of its memory file then is not written to."""
     path = tmp_path / "its"
 
@@ -112,7 +117,7 @@ def test_a_rank_that_closed_its_descriptors_has_no_harm_done(tmp_path):
         assert path.read_bytes() == b""
 
 
-def test_a_rank_that_becomes_another_program_as_it_is_asked(tmp_path, monkeypatch):
+def test_a_rank_that_becomes_another_program_as_it_is_asked(tmp_path, monkeypatch, no_spy):
     """The signal comes when nobody handles it any more: the program must not notice."""
     go_on, ask = tmp_path / "go on", stacks._send
 

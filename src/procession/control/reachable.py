@@ -31,7 +31,7 @@ class Reachable(Protocol):
         """Describe it as it is now; see `looking.look_at` for the keys."""
         ...
 
-    def stacks(self, timeout: float) -> list[dict[str, Any]]:
+    def stacks(self, timeout: float, *, native: bool) -> list[dict[str, Any]]:
         """Say where its ranks are; see `Group.stacks`."""
         ...
 

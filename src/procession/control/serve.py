@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MOST_LINE = 64 << 10  # bytes of a request
 MOMENT = 100  # milliseconds between two looks for more of the log
-STACK_SECONDS = 1.0  # for ranks to show where they are
+STACK_SECONDS, NATIVE_SECONDS = 1.0, 15.0  # for ranks to show where they are
 
 
 class Visit:
@@ -128,9 +128,9 @@ class Visit:
         self._run.send_signal(rank, signal)
         return "sent"
 
-    def stacks(self) -> Any:
+    def stacks(self, native: bool | None = None) -> Any:
         """Say where ranks are; see `Group.stacks`."""
-        return self._run.stacks(STACK_SECONDS)
+        return self._run.stacks(NATIVE_SECONDS if native else STACK_SECONDS, native=bool(native))
 
     # -- events
 

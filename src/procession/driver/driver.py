@@ -217,7 +217,7 @@ class Driver:
         """Describe this attempt; see `looking.look_at`. Not in the loop's thread."""
         raise NotImplementedError
 
-    def stacks(self, timeout: float) -> list[dict[str, Any]]:
+    def stacks(self, timeout: float, *, native: bool) -> list[dict[str, Any]]:
         """Say where ranks are; see `Group.stacks`. Not in the loop's thread."""
         raise NotImplementedError
 

@@ -146,11 +146,11 @@ class LocalDriver(Driver):
         kill = kill_at(self.machine)
         return {"cause": cause, "kill_at": kill, "ranks": ranks_of(self.machine)}
 
-    def stacks(self, timeout: float) -> list[dict[str, Any]]:
+    def stacks(self, timeout: float, *, native: bool) -> list[dict[str, Any]]:
         """Say where ranks are."""
         from procession.machine.looking import stacks_of
 
-        return stacks_of(self.machine, self._loop, timeout)
+        return stacks_of(self.machine, self._loop, timeout, native=native)
 
     def stacks_of_failure(self) -> list[dict[str, Any]]:
         """Say where ranks were when the group failed, as `stacks` does."""

@@ -110,9 +110,9 @@ class Known(Driver):
             ],
         }
 
-    def stacks(self, timeout: float) -> list[Look]:
+    def stacks(self, timeout: float, *, native: bool) -> list[Look]:
         """Say where ranks are, as their node processes answer."""
-        answers = self.questions.ask("stacks", timeout, seconds=timeout)
+        answers = self.questions.ask("stacks", timeout, seconds=timeout, native=native)
         first = self.work.first
         return [
             {**rank, "rank": first(node) + int(rank["rank"])}

@@ -272,10 +272,10 @@ class NodeRun:
             looked = {"now": time.time(), "kill_at": kill_at(machine), "ranks": ranks_of(machine)}
             reply(looked)
         else:
-            seconds = float(fields["seconds"])
+            seconds, native = float(fields["seconds"]), bool(fields["native"])
 
             def find() -> None:
-                stacks = stacks_of(machine, self._loop, seconds)
+                stacks = stacks_of(machine, self._loop, seconds, native=native)
                 self._loop.request(lambda: reply(stacks))
 
             threading.Thread(target=find, name="procession-answer", daemon=True).start()

@@ -249,18 +249,22 @@ class Handle(Waiting):
             self._check_thread("its node processes")
         return look_at(self.driver, self.state.name, self.run_id, self.run_dir)
 
-    def stacks(self, timeout: float = 1.0) -> list[dict[str, Any]]:
+    def stacks(self, timeout: float = 1.0, *, native: bool = False) -> list[dict[str, Any]]:
         """Say where each rank that has a process is now, as plain data; it goes on meanwhile.
 
-        timeout: seconds that ranks have to answer. Keys: rank (its local number), pid, frames (of
-        its main thread: lists of file, line and function, the innermost first), state (what its
-        process does, in words, where no frame is known, else ""), letter (of its process's state,
-        as `ps` shows it).
+        timeout: seconds that ranks have to answer; to look at programs that cannot answer, py-spy,
+        where it is installed, has as long again. native: with the frames of native code, by py-spy,
+        which stops each rank for a moment. Keys: rank (its local number), pid, frames (of its
+        main thread: lists of file, line and function, the innermost first), threads (`thread` and
+        `frames` of each that is known: of the main one, with `native` of all), state (what its
+        process does, in words, where no frame is known, else ""), kernel (its stack in the kernel,
+        where it may be read and no other is known), letter (of its process's state, as `ps` shows
+        it), native (frames in words).
         `explain.stacks.merge.format` writes it for people. Raises ProcessionError in handlers of
         events, and in a fork.
         """
         self._check_thread("its stacks")
-        return self.driver.stacks(timeout)
+        return self.driver.stacks(timeout, native=native)
 
     def subscribe(self, call: Callable[[Event], object]) -> None:
         """Have `call` called with each event, the past ones first.

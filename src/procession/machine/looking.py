@@ -58,10 +58,13 @@ def _offset() -> float:
     return time.time() - time.monotonic()
 
 
-def stacks_of(machine: Machine, loop: EventLoop, seconds: float) -> list[dict[str, Any]]:
+def stacks_of(
+    machine: Machine, loop: EventLoop, seconds: float, *, native: bool
+) -> list[dict[str, Any]]:
     """Say where the ranks are, as plain data; from any thread but that of the loop.
 
-    seconds: that they have to answer.
+    seconds: that they have to answer; py-spy has as long for those that do not. native: it looks
+    at all.
     """
     answered = Latch()
     seen: list[Taken] = []
@@ -72,6 +75,8 @@ def stacks_of(machine: Machine, loop: EventLoop, seconds: float) -> list[dict[st
 
     loop.request_certainly(lambda: machine.last_look.look(seconds, done))
     answered.wait(seconds + MARGIN)
+    from procession.explain.stacks.outside import look
     from procession.explain.stacks.text import stack_of
 
-    return [stack_of(t.rank, t.pid, t.state, t.letter, t.text).as_dict() for t in list(seen)]
+    stacks = [stack_of(t.rank, t.pid, t.state, t.letter, t.text) for t in list(seen)]
+    return [stack.as_dict() for stack in look(stacks, seconds, native=native)]

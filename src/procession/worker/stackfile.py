@@ -8,7 +8,7 @@ process: a fork of a rank has the descriptor too, but must not be taken for the 
 
 Only the thread that gets the signal writes its stack: the main one, to which it is sent. To go
 through all threads `faulthandler` needs a list that may change under it: a rank whose threads begin
-and end died of that.
+and end died of that. py-spy looks at them from outside (`explain.stacks.outside`).
 
 Rejected: a handler in Python beside it, for the other threads (it could raise in the program, and
 system calls of native code would not be resumed); a real-time signal, which no program uses, but

@@ -17,8 +17,11 @@ exit codes: 0; 1 if the run cannot tell; 2 for a wrong command line, or where th
 """
 NOBODY = "no rank is at its program: they have not started yet, or have ended"
 PARSER = parser_of(
-    "stacks", "RUN [--json]", EPILOG,
-    (Option(("--json",), "", "print what is known as JSON"),),
+    "stacks", "RUN [--native] [--json]", EPILOG,
+    (
+        Option(("--native",), "", "also the frames of native code, by py-spy"),
+        Option(("--json",), "", "print what is known as JSON"),
+    ),
 )  # fmt: skip
 
 
@@ -31,7 +34,7 @@ def main(words: list[str]) -> int:
     try:
         with connect(run) as connection:
             group = connection.ask("look")
-            found = connection.ask("stacks")
+            found = connection.ask("stacks", native=bool(options.get("native")))
     except NotAnswered as e:
         return failed("stacks", str(e))
     if options.get("json"):

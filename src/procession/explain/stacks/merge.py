@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from procession.explain.stacks.text import Stack, Together, from_dict, lines_of, said_of, together
-from procession.values.figures import fold_ranks
+from procession.values.figures import fold_ranks, format_ranks
 
 TYPE_CHECKING = False  # `typing` takes 3 ms to import, for which each failure would wait
 if TYPE_CHECKING:
@@ -106,4 +106,12 @@ def format(data: Iterable[Mapping[str, Any]], first: int = 0) -> str:
     first: what is added to each rank's number, where other machines have ranks, too.
     """
     stacks = [from_dict(each, first) for each in data]
-    return "\n".join([*lines_of(together(stacks), len(stacks)), "", *tree(stacks)]) + "\n"
+    lines = [*lines_of(together(stacks), len(stacks)), "", *tree(stacks)]
+    natives: dict[tuple[str, ...], list[int]] = {}
+    for stack in stacks:
+        if stack.native:
+            natives.setdefault(stack.native, []).append(stack.rank)
+    for frames, ranks in natives.items():
+        lines += ["", f"{format_ranks(ranks)} with native code, the innermost first:"]
+        lines += [f"  {frame}" for frame in frames]
+    return "\n".join(lines) + "\n"

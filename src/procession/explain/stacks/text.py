@@ -62,7 +62,8 @@ class Stack(Value):
 
     state: what it does, as the verb of a sentence, where no frame is known; else "". letter: of its
     process's state, as `ps` shows it. frames: of its main thread in the program, the innermost
-    first. text: its dump as it was written.
+    first. text: its dump as it was written. native: the frames of its main thread with those of
+    native code, in words, the innermost first, where they were asked for.
     """
 
     rank: int
@@ -71,19 +72,21 @@ class Stack(Value):
     letter: str = ""
     frames: tuple[Frame, ...] = ()
     text: str = ""
+    native: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Give it as plain data that JSON knows; see `Group.stacks`."""
         frames = [list(frame) for frame in self.frames]
         known = {"rank": self.rank, "pid": self.pid, "state": self.state, "letter": self.letter}
-        return {**known, "frames": frames}
+        return {**known, "frames": frames, "native": list(self.native)}
 
 
 def from_dict(data: Mapping[str, Any], first: int = 0) -> Stack:
     """Make a stack again of what `Stack.as_dict` gave."""
     frames = tuple((str(file), int(line), str(name)) for file, line, name in data["frames"])
+    native = tuple(map(str, data["native"]))
     rank = first + int(data["rank"])
-    return Stack(rank, data["pid"], str(data["state"]), str(data["letter"]), frames)
+    return Stack(rank, data["pid"], str(data["state"]), str(data["letter"]), frames, native)
 
 
 def stack_of(rank: int, pid: int | None, state: str, letter: str, dump: bytes) -> Stack:
