@@ -86,7 +86,7 @@ def from_dict(data: Mapping[str, Any], first: int = 0) -> Stack:
     frames = tuple((str(file), int(line), str(name)) for file, line, name in data["frames"])
     native = tuple(map(str, data["native"]))
     rank = first + int(data["rank"])
-    return Stack(rank, data["pid"], str(data["state"]), str(data["letter"]), frames, native)
+    return Stack(rank, data["pid"], str(data["state"]), str(data["letter"]), frames, "", native)
 
 
 def stack_of(rank: int, pid: int | None, state: str, letter: str, dump: bytes) -> Stack:
