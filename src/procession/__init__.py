@@ -24,42 +24,24 @@ if sys.platform != "linux":
     raise ImportError(_why)
 
 # Names are imported when they are first used: a rank imports this package, too.
-_PLACES = {
-    "__version__": "values.version",
-    "run": "api.launch",
-    "start": "api.launch",
-    "start_on": "api.launch",
-    "adopt": "adoption.adopting",
-    "Job": "group.group",
-    "EngineError": "engines.contract",
-    "Group": "group.group",
-    "Result": "group.result",
-    "Logs": "values.policy",
-    "Std": "values.policy",
-    "Stop": "values.policy",
-    "Restart": "values.policy",
-    "Hang": "values.policy",
-    "Placement": "values.placement",
-    "Event": "values.events",
-    "Phase": "rules.tables",
-    "Exit": "values.exit",
-    "Outcome": "values.errors",
-    "RankEnd": "values.errors",
-    "GroupEnd": "values.errors",
-    "GroupFailed": "values.errors",
-    "GroupStopped": "values.errors",
-    "StartFailed": "values.errors",
-    "SpecError": "values.errors",
-    "RemoteError": "values.errors",
-    "ProcessionError": "values.errors",
-    "beat": "worker.board",
-    "stopping": "worker.board",
-    "once": "worker.shared",
-    "Command": "values.program",
-    "Script": "values.program",
-    "Module": "values.program",
-    "Function": "values.program",
-}
+_NAMES = {
+    "values.version": "__version__",
+    "api.launch": "run start start_on",
+    "adoption.adopting": "adopt",
+    "group.group": "Job Group",
+    "engines.contract": "EngineError",
+    "group.result": "Result",
+    "values.policy": "Logs Std Stop Restart Hang",
+    "values.placement": "Placement",
+    "values.events": "Event",
+    "rules.tables": "Phase",
+    "values.exit": "Exit",
+    "values.errors": "Outcome RankEnd GroupEnd GroupFailed GroupStopped StartFailed SpecError "
+    "RemoteError ProcessionError",
+    "worker.board": "beat stopping",
+    "worker.shared": "once",
+    "values.program": "Command Script Module Function",
+}  # by module
 
 _FACES = ("devices", "elastic", "forkserver", "jax", "multiprocessing", "telemetry", "xla")
 
@@ -132,12 +114,11 @@ def __getattr__(name: str) -> Any:
 
     if name in _FACES:
         return import_module(f"{__name__}.{name}")
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{place}"), name)
-    globals()[name] = value
-    return value
+    for module, names in _NAMES.items():
+        if name in names.split():
+            value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -31,17 +31,14 @@ from procession.values.events import Event
 
 _W3C = TraceContextTextMapPropagator()
 VARIABLES = ("TRACEPARENT", "TRACESTATE")
-# Names of attributes, by the names of what events report.
-OF_RANK = {
-    "exit_code": "process.exit.code",
-    "signal": "procession.signal",
-    "outcome": "procession.outcome",
-    "ended": "procession.ended",
-    "cpu_seconds": "procession.cpu_seconds",
-    "peak_memory": "procession.peak_memory",
-    "out_of_memory": "procession.out_of_memory",
-}
+# What events report that becomes attributes; of an exception, with their names.
+OF_RANK = ("signal", "outcome", "ended", "cpu_seconds", "peak_memory", "out_of_memory")
 OF_GROUP = ("name", "run", "program", "words", "nproc", "node", "nodes", "first", "restarts")
+OF_EXCEPTION = {
+    "type": "exception.type",
+    "message": "exception.message",
+    "traceback": "exception.stacktrace",
+}
 FINAL = ("succeeded", "failed", "stopped")
 
 
@@ -99,59 +96,50 @@ class Tracing:
         elif self._attempt is not None:
             self._attempt.add_event(event.kind, timestamp=at)
 
-    def _begin_attempt(self, event: Event, at: int) -> None:
-        facts = event.facts
-        if self._group is None:
-            self._first = facts["first"]
-            attributes = {f"procession.{name}": facts[name] for name in OF_GROUP}
-            self._group = self._tracer.start_span(
-                f"group {facts['name']}", self._around, attributes=attributes, start_time=at
-            )
-        self._end_attempt(at)
-        self._attempt = self._tracer.start_span(
-            f"attempt {event.attempt}",
-            otel.set_span_in_context(self._group),
-            attributes={"procession.attempt": event.attempt},
+    def _begin(
+        self, title: str, parent: Span | None, at: int, attributes: Mapping[str, Any]
+    ) -> Span:
+        """Begin a span. attributes: by their names without the prefix."""
+        return self._tracer.start_span(
+            title,
+            self._around if parent is None else otel.set_span_in_context(parent),
+            attributes={f"procession.{key}": value for key, value in attributes.items()},
             start_time=at,
         )
 
+    def _begin_attempt(self, event: Event, at: int) -> None:
+        facts, number = event.facts, event.attempt
+        if self._group is None:
+            self._first = facts["first"]
+            told = {name: facts[name] for name in OF_GROUP}
+            self._group = self._begin(f"group {facts['name']}", None, at, told)
+        self._end_attempt(at)
+        self._attempt = self._begin(f"attempt {number}", self._group, at, {"attempt": number})
+
     def _begin_rank(self, attempt: int, rank: int, at: int) -> Span:
         if rank not in self._ranks:
-            parent = self._around
-            if self._attempt is not None:
-                parent = otel.set_span_in_context(self._attempt)
-            number = self._first + rank
-            attributes = {
-                "procession.rank": number,
-                "procession.local_rank": rank,
-                "procession.attempt": attempt,
-            }
-            self._ranks[rank] = self._tracer.start_span(
-                f"rank {number}", parent, attributes=attributes, start_time=at
-            )
+            numbers = {"rank": self._first + rank, "local_rank": rank, "attempt": attempt}
+            title = f"rank {self._first + rank}"
+            self._ranks[rank] = self._begin(title, self._attempt, at, numbers)
         return self._ranks[rank]
 
     def _take_of_rank(self, event: Event, rank: int, at: int) -> None:
-        span = self._begin_rank(event.attempt, rank, at)
+        span, facts = self._begin_rank(event.attempt, rank, at), event.facts
         if event.pid is not None:
             span.set_attribute("process.pid", event.pid)
-        for name, attribute in OF_RANK.items():
-            if name in event.facts and event.kind == "exited":
-                span.set_attribute(attribute, event.facts[name])
         if event.kind not in ("exited", "spawn_failed", "cancelled", "lost"):
             span.add_event(event.kind, timestamp=at)
             return
+        span.set_attributes(
+            {f"procession.{name}": facts[name] for name in OF_RANK if name in facts}
+        )
+        if "exit_code" in facts:
+            span.set_attribute("process.exit.code", facts["exit_code"])
         wrong = self._wrong(event)
         if wrong:
-            attributes = {
-                f"exception.{name}": event.facts[fact]
-                for name, fact in (("type", "type"), ("message", "message"))
-                if fact in event.facts
-            }
-            if "traceback" in event.facts:
-                attributes["exception.stacktrace"] = event.facts["traceback"]
-            if "exception.type" in attributes:
-                span.add_event("exception", attributes, timestamp=at)
+            if "type" in facts:
+                told = {name: facts[fact] for fact, name in OF_EXCEPTION.items() if fact in facts}
+                span.add_event("exception", told, timestamp=at)
             span.set_status(Status(StatusCode.ERROR, wrong))
             self._failed = self._failed or f"rank {self._first + rank}: {wrong}"
         del self._ranks[rank]
@@ -160,9 +148,7 @@ class Tracing:
     @staticmethod
     def _wrong(event: Event) -> str:
         """Say how a rank failed; "" if it did not."""
-        if event.kind == "exited" and event.facts["ended"] != "failed":
-            return ""
-        if event.kind == "cancelled":
+        if event.kind == "cancelled" or event.facts.get("ended", "failed") != "failed":
             return ""
         said = [event.facts[n] for n in ("type", "message") if event.facts.get(n)]
         return ": ".join(said) or event.detail or event.kind
@@ -194,18 +180,14 @@ class Tracing:
 def set_up() -> tuple[Tracing, Callable[[], None]]:
     """Set OpenTelemetry up for a command: a handler, and what sends what is left at the end.
 
-    Where the process has no provider of spans yet, one is made that sends to the exporter which
-    OTEL_TRACES_EXPORTER names, by default otlp; its own variables say where it sends to. Raises
-    SpecError if there is none.
+    It sends to the exporter which OTEL_TRACES_EXPORTER names, by default otlp; its own variables
+    say where it sends to. Raises SpecError if there is none.
     """
     try:
         from opentelemetry.sdk.trace import TracerProvider as Provider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise SpecError("OpenTelemetry's SDK is missing: pip install 'procession[otel]'") from None
-    provider = otel.get_tracer_provider()
-    if isinstance(provider, Provider):
-        return trace(), lambda: None
     made = Provider()
     made.add_span_processor(BatchSpanProcessor(_exporter()))
     return trace(tracer_provider=made), made.shutdown

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from seams.devices import Topology, metadata
+from seams.devices import Topology, find_topology, topology
 from seams.values import SpecError
 
 TPU_ENV = "ACCELERATOR_TYPE: 'v4-16'\nTPU_PROCESS_BOUNDS: '1,1,2'\n" + (
@@ -45,7 +45,7 @@ def service(attributes):
 @pytest.mark.parametrize("name", ["GCE_METADATA_HOST", "GCE_METADATA_IP"])
 def test_it_is_asked(name):
     with service(ATTRIBUTES) as (address, asked):
-        found = metadata.find_topology({name: address, "TPU_SKIP_MDS_QUERY": ""})
+        found = find_topology({name: address, "TPU_SKIP_MDS_QUERY": ""})
     assert found == Topology("v4-16", (2, 2, 2), 1, ("10.0.0.1", "10.0.0.2"))
     root = "/computeMetadata/v1/instance/attributes"
     assert asked == [
@@ -61,13 +61,13 @@ def test_it_is_not_asked_if_a_variable_says_so():
             "TPU_SKIP_MDS_QUERY": "1",
             "TPU_ACCELERATOR_TYPE": "v3-8",
         }
-        assert metadata.find_topology(told) == Topology("v3-8", (2, 2, 1))
+        assert find_topology(told) == Topology("v3-8", (2, 2, 1))
     assert not asked
 
 
 def refused(env):
     with pytest.raises(SpecError) as caught:
-        metadata.find_topology(env)
+        find_topology(env)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -85,7 +85,7 @@ def address_of(listener):
 
 
 def test_nobody_answers(monkeypatch):
-    monkeypatch.setattr(metadata, "SECONDS", 0.2)
+    monkeypatch.setattr(topology, "SECONDS", 0.2)
     with socket.socket() as listens:
         listens.bind(("127.0.0.1", 0))
         listens.listen()

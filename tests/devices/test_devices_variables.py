@@ -2,7 +2,6 @@
 
 import pytest
 
-from procession.devices import environment
 from seams.devices import KINDS, Seat
 from seams.values import SpecError
 
@@ -106,11 +105,6 @@ def test_what_is_refused(kind, inherited, count, said):
     assert "\n" not in str(caught.value)
 
 
-def test_the_variables_of_one_rank():
-    given = {"local_rank": 1, "local_world_size": 2, "inherited": {}}
-    index = environment("neuron", **given, rank=5, world_size=8)["NEURON_PJRT_PROCESS_INDEX"]
-    assert index == "5"
-    with pytest.raises(SpecError, match="devices must be one of auto, cuda"):
-        environment("gpu", **given)
-    with pytest.raises(SpecError, match="local rank 2: the ranks are 0 to 1"):
-        environment("cuda", **{**given, "local_rank": 2})
+def test_the_number_among_all_machines():
+    given = KINDS["neuron"].environment(Seat(1, 2, 5, 8, {}))
+    assert given["NEURON_PJRT_PROCESS_INDEX"] == "5"

@@ -5,11 +5,11 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession": "devices",
-        "procession.devices": "metadata",
+        "procession.devices": "topology",
         "procession.devices.kinds": "KINDS",
         "procession.devices.seat": "Seat",
         "procession.devices.topology": (
-            "Topology make_topology topology_from_metadata topology_from_variables"
+            "Topology find_topology make_topology topology_from_metadata topology_from_variables"
         ),
     }
 )

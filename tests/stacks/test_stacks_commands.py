@@ -34,8 +34,7 @@ def test_what_pyspy_says_is_read():
     other = {**THREAD, "thread_name": "worker", "os_thread_id": 8, "frames": []}
     for threads in ((THREAD, other), (other, THREAD)):
         seen = outside.read_spied(7, said(*threads), b"")
-        assert seen.threads[0].name == "MainThread"
-        assert seen.threads[0].frames[-1] == ("/home/me/a.py", 4, "f")
+        assert seen.frames[-1] == ("/home/me/a.py", 4, "f")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def asleep(pid):
     return state is not None and state.letter == "S"
 
 
-def test_without_pyspy_the_kernel_is_asked_and_the_extra_named(monkeypatch):
+def test_without_pyspy_there_is_the_state_and_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(outside, "find_pyspy", lambda: None)
     with procession.start(["sleep", "1000"], nproc=2, stop=QUICK) as group:
         for pid in group.pids().values():

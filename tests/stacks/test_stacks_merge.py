@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seams.explain import Stack, Thread, merge, stack_of
+from seams.explain import Stack, merge, stack_of
 from seams.values import parse_ranks
 
 DUMPS = Path(__file__).parent / "dumps"
@@ -216,12 +216,10 @@ def test_groups_of_several_nodes_are_joined():
 
 
 def test_what_group_stacks_gives_is_written_whole():
-    known = Stack(1, 11, "", "S", (OWN,), (Thread("0x7f", (OWN,)),), native=("poll (libc.so)", "f"))
-    held = Stack(0, None, "is stopped", "T", kernel=("do_signal_stop+0x1", "get_signal"))
+    known = Stack(1, 11, "", "S", (OWN,), native=("poll (libc.so)", "f"))
+    held = Stack(0, None, "is stopped", "T")
     assert [merge.from_dict(s.as_dict()) for s in (held, known)] == [held, known]
     assert merge.from_dict(known.as_dict(), 4).rank == 5
-    bare = {n: v for n, v in held.as_dict().items() if n not in ("kernel", "native")}
-    assert merge.from_dict(bare) == held.__replace__(kernel=())
     assert (
         merge.format([held.as_dict(), known.as_dict()], 2)
         == """\
@@ -233,10 +231,6 @@ rank 3 is in train (train.py:7)
   rank 2 is stopped
   [3]
   train (/home/me/train.py:7)
-
-rank 2 in the kernel:
-  do_signal_stop+0x1
-  get_signal
 
 rank 3 with native code, the innermost first:
   poll (libc.so)

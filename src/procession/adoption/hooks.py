@@ -101,18 +101,16 @@ class Finder:
         """Find a module, as the import system asks for it."""
         if name not in REPLACED or name in self._busy:
             return None
+        from importlib.util import find_spec
+
         self._busy.add(name)
         try:
-            for finder in list(sys.meta_path):
-                find = None if finder is self else getattr(finder, "find_spec", None)
-                spec: Any = find and find(name, path, target)
-                if spec is not None:
-                    if hasattr(spec.loader, "exec_module"):
-                        spec.loader = _Loader(spec.loader)
-                    return spec
+            spec: Any = find_spec(name)
         finally:
             self._busy.discard(name)
-        return None
+        if hasattr(getattr(spec, "loader", None), "exec_module"):
+            spec.loader = _Loader(spec.loader)
+        return spec
 
 
 class _Loader:
@@ -120,9 +118,6 @@ class _Loader:
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         if module.__spec__ is not None:

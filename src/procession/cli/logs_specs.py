@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from procession.elastic.logs import DefaultLogsSpecs, LogsDest
-from procession.elastic.output import DestFiles, output_to
+from procession.elastic.logs import DefaultLogsSpecs, DestFiles, LogsDest, output_to
 from procession.output.wiring import Output, prefixes_of
 from procession.prepare.placing import place
 from procession.prepare.resources import variables_of

@@ -1,6 +1,6 @@
 """Devices: what the environment of each rank must say so that it uses its own accelerator.
 
-`environment` is pure: from what a rank inherits, and its number, to its variables. `deal` looks at
+The kinds are pure: from what a rank inherits, and its number, to its variables. `deal` looks at
 this machine and does it for all ranks of a group; `procession.run(..., devices="cuda")` and
 `procession run --devices` are that.
 
@@ -16,7 +16,6 @@ from typing import Any
 
 from procession.devices import kinds
 from procession.devices.seat import Seat, Variables, read_devices
-from procession.devices.topology import Topology
 from procession.system import accelerators
 from procession.system.ports import free_port
 from procession.values.errors import SpecError
@@ -24,44 +23,6 @@ from procession.values.spec import Spec
 
 AUTO = "auto"
 KINDS = tuple(kinds.KINDS)
-
-
-def environment(
-    kind: str,
-    *,
-    local_rank: int,
-    local_world_size: int,
-    inherited: Mapping[str, str],
-    rank: int | None = None,
-    world_size: int | None = None,
-    count: int | None = None,
-    endpoint: str = "",
-    topology: Topology | None = None,
-) -> Variables:
-    """Give the variables to add to one rank's environment; None takes one away.
-
-    kind: one of `KINDS`.
-    local_rank, local_world_size: the rank's number on its machine, and how many ranks it has.
-    inherited: the environment that the rank starts from. Devices that it names are dealt out in
-        their order, whatever their names look like.
-    rank, world_size: among all machines; by default the local ones.
-    count: how many devices the machine has, for where nothing is inherited; None: not known, and
-        then not checked.
-    endpoint: `host:port` at which the ranks of Neuron and JAX meet; "": left unsaid.
-    topology: of the TPU; None: from the inherited variables.
-
-    A rank that is given one device of its own finds it as number 0, and `LOCAL_RANK` is 0. Raises
-    SpecError (a ValueError) with one line: for an unknown kind, for more ranks than devices, and
-    for a list that is empty, names a device twice, or cannot be read.
-    """
-    if not 0 <= local_rank < local_world_size:
-        raise SpecError(f"local rank {local_rank}: the ranks are 0 to {local_world_size - 1}")
-    numbers = (
-        local_rank if rank is None else rank,
-        local_world_size if world_size is None else world_size,
-    )
-    seat = Seat(local_rank, local_world_size, *numbers, inherited, count, endpoint, topology)
-    return _known(kind).environment(seat)
 
 
 def _known(kind: object) -> kinds.Kind:
@@ -154,24 +115,21 @@ def deal_shares(spec: Spec, count: int) -> Spec:
 
     With one each, as `deal`. Raises SpecError if there are too few, or none is named.
     """
-    inherited = os.environ
-    for kind, name in (("cuda", kinds.CUDA), ("rocm", kinds.ROCR), ("rocm", kinds.HIP)):
-        if name not in inherited:
-            continue
-        if count == 1:
-            return deal(spec, kind, inherited=inherited)
-        there = read_devices(name, inherited[name])
-        if len(there) < spec.nproc * count:
-            raise SpecError(
-                f"{spec.nproc} ranks need {count} GPUs each, but {name}={inherited[name]!r} "
-                f"names {len(there)}"
-            )
-        env: list[Variables] = []
-        for rank, own in enumerate(spec.env):
-            share = ",".join(there[rank * count : (rank + 1) * count])
-            env.append({name: share, **own})
-        return replace(spec, env=tuple(env))
-    raise SpecError(f"{count} GPUs are asked for each rank, but this node was given none")
+    named = [name for name in (kinds.CUDA, kinds.ROCR, kinds.HIP) if name in os.environ]
+    if not named:
+        raise SpecError(f"{count} GPUs are asked for each rank, but this node was given none")
+    name = named[0]
+    if count == 1:
+        return deal(spec, "cuda" if name == kinds.CUDA else "rocm")
+    there = read_devices(name, os.environ[name])
+    if len(there) < spec.nproc * count:
+        raise SpecError(
+            f"{spec.nproc} ranks need {count} GPUs each, but {name}={os.environ[name]!r} "
+            f"names {len(there)}"
+        )
+    shares = [",".join(there[n * count : (n + 1) * count]) for n in range(spec.nproc)]
+    env = [{name: share, **own} for share, own in zip(shares, spec.env, strict=True)]
+    return replace(spec, env=tuple(env))
 
 
 def _of_this_machine(
@@ -181,7 +139,7 @@ def _of_this_machine(
     known = _known(kind)
     topology = None
     if kind == "tpu" and spec.node.local_size(spec.nproc) > 1:
-        from procession.devices.metadata import find_topology
+        from procession.devices.topology import find_topology
 
         topology = find_topology(inherited)
     return {

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from procession.devices.seat import Seat, Variables, is_number, read_devices
 from procession.devices.tpu import tpu
 from procession.values.errors import SpecError
+from procession.values.figures import parse_ranks
 
 CUDA, HIP, ROCR = "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 MASK, SELECTOR = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
@@ -28,7 +29,6 @@ ASCEND, CORES, JAX = "ASCEND_RT_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES", "JA
 
 BACKEND = "level_zero"  # of Intel's
 ALL = ("*", "gpu")
-LONGEST = 5  # digits of the number of a core
 LOOPBACK = ("127.0.0.1:", "localhost:", "[::1]:")
 
 
@@ -135,14 +135,10 @@ def _cores(seat: Seat) -> list[str] | None:
     text = seat.inherited.get(CORES)
     if text is None:
         return None
-    cores: list[int] = []
-    for part in text.split(","):
-        first, dash, last = (w.strip() for w in part.partition("-"))
-        last = last if dash else first
-        numbers = is_number(first) and is_number(last) and len(last) <= LONGEST
-        if not numbers or int(first) > int(last):
-            raise SpecError(f"{CORES}={text!r} is not a list of cores, such as 0-3,8")
-        cores += range(int(first), int(last) + 1)
+    try:
+        cores = [core for part in text.split(",") for core in sorted(parse_ranks(part))]
+    except ValueError:
+        raise SpecError(f"{CORES}={text!r} is not a list of cores, such as 0-3,8") from None
     if len(set(cores)) < len(cores):
         raise SpecError(f"{CORES}={text!r} names a core twice")
     return [str(c) for c in cores]

@@ -1,6 +1,7 @@
 """The shape of a TPU slice: which chips, in which hosts, and which of the hosts this is.
 
-Pure: from variables, or from what the metadata service says (see `metadata`).
+Pure but for `find_topology`, which asks the metadata service of a TPU's machine; nothing else in
+`devices` uses the network.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 from procession.values.base import is_count
 from procession.values.errors import SpecError
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]  # three counts
 
 # How the chips of a slice lie, by generation and the number in the accelerator's type, which counts
 # cores up to v5p, and chips for v5e and v6e. Only where there is one shape for the number.
@@ -38,6 +40,10 @@ BOUNDS = (("TPU_HOST_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"),
 METADATA_BOUNDS = (("TPU_PROCESS_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS"),
                    ("HOST_BOUNDS", "CHIPS_PER_HOST_BOUNDS"))  # fmt: skip
 
+HOST = "metadata.google.internal"
+ATTRIBUTES = "/computeMetadata/v1/instance/attributes"
+SECONDS = 3.0  # the service is on the machine itself, or it is not there
+
 
 @dataclass(frozen=True)
 class Topology:
@@ -61,6 +67,40 @@ class Topology:
     def chips_per_host(self) -> int:
         """How many chips each host has."""
         return math.prod(self.chips) // len(self.hosts)
+
+
+def find_topology(env: Mapping[str, str]) -> Topology:
+    """Learn the topology: from variables if TPU_SKIP_MDS_QUERY is set, else from the service.
+
+    GCE_METADATA_HOST or GCE_METADATA_IP name another address of it, as for Google's own libraries.
+    Raises SpecError, within seconds, where the service does not answer.
+    """
+    import http.client
+
+    if env.get("TPU_SKIP_MDS_QUERY"):
+        return topology_from_variables(env)
+    host = env.get("GCE_METADATA_HOST") or env.get("GCE_METADATA_IP") or HOST
+    try:
+        return topology_from_metadata(_get(host, "tpu-env"), _get(host, "worker-network-endpoints"))
+    except (OSError, http.client.HTTPException, UnicodeDecodeError) as e:
+        raise SpecError(
+            f"the TPU's topology cannot be learnt from http://{host}{ATTRIBUTES}: {e}; without a "
+            "metadata service set TPU_SKIP_MDS_QUERY=1, TPU_ACCELERATOR_TYPE, TPU_WORKER_ID and "
+            "TPU_WORKER_HOSTNAMES"
+        ) from e
+
+
+def _get(host: str, attribute: str) -> str:
+    import http.client
+
+    with closing(http.client.HTTPConnection(host, timeout=SECONDS)) as connection:
+        headers = {"Metadata-Flavor": "Google"}
+        connection.request("GET", f"{ATTRIBUTES}/{attribute}", headers=headers)
+        answer = connection.getresponse()
+        said = answer.read()
+        if answer.status != http.client.OK:
+            raise http.client.HTTPException(f"{answer.status} {answer.reason}")
+        return said.decode()
 
 
 def topology_from_variables(env: Mapping[str, str]) -> Topology:
@@ -99,7 +139,7 @@ def make_topology(
     family, size, generation = _type_of(accelerator)
     chips = SHAPES.get(family, {}).get(int(size))
     if bounds is not None and (chips is None or int(generation) > SHAPED_BY_TYPE):
-        chips = multiply(*bounds)
+        chips = tuple(a * b for a, b in zip(*bounds, strict=True))
     if chips is None:
         raise SpecError(
             f"the shape of a TPU {accelerator} is not known: set TPU_HOST_BOUNDS and "
@@ -138,9 +178,4 @@ def read_shape(name: str, text: str) -> Shape:
     parts = [p.strip() for p in text.split(",")]
     if len(parts) != 3 or not all(is_count(p) and int(p) for p in parts):
         raise SpecError(f"{name}={text!r} is not three counts, such as 2,2,1")
-    return int(parts[0]), int(parts[1]), int(parts[2])
-
-
-def multiply(a: Shape, b: Shape) -> Shape:
-    """Multiply two shapes, element by element."""
-    return a[0] * b[0], a[1] * b[1], a[2] * b[2]
+    return tuple(map(int, parts))

@@ -14,19 +14,17 @@ CORES_OF_ITS_OWN = 7  # the generation from which a chip's two cores count in th
 
 def tpu(seat: Seat) -> Variables:
     """Give the variables of PJRT that are not inherited. A single rank gets one chip."""
-    if seat.local_world_size == 1:
-        return seat.defaults(
-            {
-                "PJRT_DEVICE": "TPU",
-                "PJRT_LOCAL_PROCESS_COUNT": "1",
-                "TPU_VISIBLE_CHIPS": "0",
-                "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1",
-                "TPU_PROCESS_BOUNDS": "1,1,1",
-            }
-        )
+    local, count = seat.local_rank, seat.local_world_size
+    common = {
+        "PJRT_DEVICE": "TPU",
+        "PJRT_LOCAL_PROCESS_COUNT": str(count),
+        "TPU_VISIBLE_CHIPS": str(local),
+        "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1",
+    }
+    if count == 1:
+        return seat.defaults({**common, "TPU_PROCESS_BOUNDS": "1,1,1"})
     topology = seat.topology or topology_from_variables(seat.inherited)
     there = ranks_per_host(topology, seat.inherited.get("TPU_PROCESS_BOUNDS"))
-    local, count = seat.local_rank, seat.local_world_size
     if count != there:
         raise SpecError(
             f"a host of a TPU {topology.accelerator} runs 1 rank or {there}, one per chip, "
@@ -36,11 +34,8 @@ def tpu(seat: Seat) -> Variables:
     bounds = [*topology.chips, *([2] if topology.generation >= CORES_OF_ITS_OWN else [])]
     return seat.defaults(
         {
-            "PJRT_DEVICE": "TPU",
+            **common,
             "PJRT_LOCAL_PROCESS_RANK": str(local),
-            "PJRT_LOCAL_PROCESS_COUNT": str(count),
-            "TPU_VISIBLE_CHIPS": str(local),
-            "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1",
             "TPU_PROCESS_BOUNDS": ",".join(map(str, bounds)),
             "CLOUD_TPU_TASK_ID": str(topology.worker * count + local),
             "TPU_PROCESS_PORT": str(ports[local]),

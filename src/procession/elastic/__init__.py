@@ -59,17 +59,13 @@ _MODULES = ("api", "errors", "redirects", "subprocess_handler", "tail_log")
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name in _MODULES:
-        import importlib
-
-        return importlib.import_module(f"{__name__}.{name}")
-    if name not in (*__all__, "_validate_full_rank"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from procession.elastic import api
-
-    value = getattr(api, name)
-    globals()[name] = value
-    return value
+        return import_module(f"{__name__}.{name}")
+    if name in (*__all__, "_validate_full_rank"):
+        return getattr(import_module(f"{__name__}.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,15 +24,13 @@ from types import FunctionType
 from typing import Any, cast
 
 from procession.adoption import hooks
-from procession.elastic.context import PContext
+from procession.elastic.context import PContext, RunProcsResult
 from procession.elastic.ranks import (
     MultiprocessContext,
     PythonContext,
     SubprocessContext,
     python_program,
 )
-from procession.elastic.result import RunProcsResult
-from procession.elastic.signals import SignalException
 from procession.values.environment import Node, Place, rank_environment
 from procession.values.policy import Stop
 
@@ -45,6 +42,8 @@ LOOPBACK = "127.0.0.1"
 # What `rank_environment` has beyond torch's variables.
 NOT_TORCHS = ("TORCHELASTIC_ERROR_FILE", "PROCESSION_RUN", "PYTHONUNBUFFERED")
 THREADS = "OMP_NUM_THREADS"
+# Fields that the configuration of an older torch does not have.
+OF_NEWER = ("numa_options", "duplicate_stdout_filters", "duplicate_stderr_filters")
 
 log = logging.getLogger("procession.adoption")
 
@@ -163,12 +162,8 @@ def _attempt(
     try:
         context.start()
         result = context.wait()
-    except SignalException as e:
-        log.warning("%s: the ranks are ended", e)
-        context.close(e.sigval, 30 if grace is None else grace)
-        raise
-    except BaseException:
-        context.close(signal.SIGTERM)
+    except BaseException as e:
+        context.close(getattr(e, "sigval", None), 30 if grace is None else grace)
         raise
     finally:
         del store
@@ -193,9 +188,7 @@ def _make_context(
         "envs": {rank: _variables(place, rank, len(ranks), config.role) for rank in ranks},
         "logs_specs": config.logs_specs,
         "log_line_prefixes": prefixes,
-        "numa_options": getattr(config, "numa_options", None),
-        "duplicate_stdout_filters": getattr(config, "duplicate_stdout_filters", None),
-        "duplicate_stderr_filters": getattr(config, "duplicate_stderr_filters", None),
+        **{name: getattr(config, name, None) for name in OF_NEWER},
     }
     if not isinstance(entrypoint, str):
         function = cast("Callable[..., Any]", entrypoint)

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from procession.elastic.context import PContext, validate_full_rank
+from procession.elastic.context import PContext, RunProcsResult, validate_full_rank
 from procession.elastic.errors import ProcessFailure, record
 from procession.elastic.logs import DefaultLogsSpecs, LogsDest, LogsSpecs, to_map
 from procession.elastic.ranks import MultiprocessContext, SubprocessContext
 from procession.elastic.redirects import redirect_stderr, redirect_stdout
-from procession.elastic.result import RunProcsResult
 from procession.elastic.signals import SignalException, raise_signal
 from procession.elastic.subprocess_handler import SubprocessHandler, get_subprocess_handler
 from procession.elastic.tail_log import TailLog
@@ -24,19 +23,24 @@ __all__ = [
     "LogsSpecs",
     "MultiprocessContext",
     "PContext",
+    "ProcessFailure",
     "RunProcsResult",
     "SignalException",
     "Std",
     "SubprocessContext",
+    "SubprocessHandler",
+    "TailLog",
     "get_std_cm",
+    "get_subprocess_handler",
+    "record",
+    "redirect_stderr",
+    "redirect_stdout",
+    "start_processes",
     "to_map",
 ]
 
 logger = logging.getLogger(__name__)
 
-# Users look for these here, too.
-_ALSO = (ProcessFailure, SubprocessHandler, TailLog, get_subprocess_handler, record)
-_REDIRECTS = (redirect_stdout, redirect_stderr)
 _validate_full_rank = validate_full_rank
 _terminate_process_handler = raise_signal
 

@@ -10,14 +10,16 @@ import abc
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from procession.elastic.logs import LogsSpecs
-from procession.elastic.output import output_to
+from procession.elastic.errors.failure import NOT_AVAILABLE, ProcessFailure
+from procession.elastic.logs import LogsSpecs, output_to
 from procession.elastic.plan import STOP, as_arguments, as_text, environment, placement_of
-from procession.elastic.result import RunProcsResult, exit_code, failure_of
 from procession.elastic.signals import give_signals_back, let_signals_raise
+from procession.explain.report import details, headline
 from procession.group.group import Group
 from procession.group.result import StillRuns
 from procession.rules.tables import Phase
@@ -36,6 +38,53 @@ def validate_full_rank(d: Mapping[int, Any], nprocs: int, what: str) -> None:
         raise RuntimeError(
             f"{what}, local rank mapping mismatch, expected: {expected}, actual: {actual}"
         )
+
+
+@dataclass
+class RunProcsResult:
+    """How ranks that were started together ended, all by local rank.
+
+    return_values: of functions; None for programs. Empty if a rank failed.
+    failures: ranks that failed by themselves, the one that failed first being the first. After
+        `close` of ranks that still ran: those that it ended.
+    stdouts, stderrs: paths of log files, "" where there is none.
+    """
+
+    return_values: dict[int, Any] = field(default_factory=dict[int, Any])
+    failures: dict[int, ProcessFailure] = field(default_factory=dict[int, ProcessFailure])
+    stdouts: dict[int, str] = field(default_factory=dict[int, str])
+    stderrs: dict[int, str] = field(default_factory=dict[int, str])
+
+    def is_failed(self) -> bool:
+        """Whether there are failures."""
+        return bool(self.failures)
+
+
+def failure_of(end: RankEnd, nproc: int, error_file: str) -> ProcessFailure:
+    """Describe a rank that failed by its error file, and without one by what the group knows."""
+    failure = ProcessFailure(
+        local_rank=end.rank,
+        pid=-1 if end.pid is None else end.pid,
+        exitcode=exit_code(end),
+        error_file=error_file,
+    )
+    if failure.error_file == NOT_AVAILABLE:
+        failure.timestamp = _wall_clock(end.happened_at)
+        if failure.exitcode >= 0:
+            failure.message = "\n".join([headline(end, nproc), *details(end)])
+    return failure
+
+
+def exit_code(end: RankEnd) -> int:
+    """Give the exit code of a rank, or minus its signal; 1 where it is not known."""
+    if end.announced is not None:
+        return end.announced
+    return 1 if end.exit.returncode is None else end.exit.returncode
+
+
+def _wall_clock(at: int) -> int:
+    """Turn a time of the monotonic clock, in nanoseconds, into whole seconds since 1970."""
+    return int(time.time() - (time.monotonic_ns() - at) / 1e9) if at else int(time.time())
 
 
 class PContext(abc.ABC):
@@ -165,21 +214,16 @@ class PContext(abc.ABC):
         """
         try:
             if self._group is not None:
-                self._end(self._group, death_sig or signal.SIGTERM, timeout)
+                number = death_sig or signal.SIGTERM
+                for _, pid in self._running(self._group):
+                    logger.warning("closing process %s by %s", pid, signal.Signals(number).name)
+                self._group.stop(number, max(0.0, timeout))
+                for rank, pid in self._running(self._group):
+                    logger.error("process %s (rank %s) survived SIGKILL; it is left", pid, rank)
         finally:
             give_signals_back(self._handlers)
 
     shutdown = close  # what the replaced interface's documentation calls
-
-    def _end(self, group: Group, death_sig: signal.Signals, timeout: float) -> None:
-        if group.state.final:
-            group.wait_for_end()
-            return
-        for _, pid in self._running(group):
-            logger.warning("closing process %s by %s", pid, signal.Signals(death_sig).name)
-        group.stop(death_sig, max(0.0, timeout))
-        for rank, pid in self._running(group):
-            logger.error("process %s (rank %s) survived SIGKILL; it is left", pid, rank)
 
     def _running(self, group: Group) -> list[tuple[int, int]]:
         return [(rank, pid) for rank, pid in self.pids().items() if group.exit_of(rank) is None]

@@ -107,17 +107,14 @@ def python_program(entrypoint: str, args: Sequence[Any]) -> tuple[Script | Modul
 
     None if this is no such command, or if an interpreter started by it would differ from ours.
     """
-    if entrypoint != sys.executable or _has_flags(sys.orig_argv):
+    first = "".join(sys.orig_argv[1:2])
+    has_flags = first.startswith("-") and first not in ("-u", "-m", "-c")
+    if entrypoint != sys.executable or has_flags or not all(isinstance(arg, str) for arg in args):
         return None
-    if not all(isinstance(arg, str) for arg in args) or list(args[:1]) != ["-u"]:
-        return None
-    if list(args[1:2]) == ["-m"]:
-        return (Module(args[2]), 3) if len(args) > 2 else None
-    if len(args) > 1 and os.path.isfile(args[1]):
-        return Script(args[1]), 2
-    return None
-
-
-def _has_flags(command: Sequence[str]) -> bool:
-    """Tell whether an interpreter was started with options that its programs can tell."""
-    return any(word.startswith("-") and word not in ("-u", "-m", "-c") for word in command[1:2])
+    match args:
+        case ["-u", "-m", name, *_]:
+            return Module(name), 3
+        case ["-u", path, *_] if os.path.isfile(path):
+            return Script(path), 2
+        case _:
+            return None

@@ -54,7 +54,6 @@ class TailLog:
         self._follower: Follower | None = None
         self._stopping = threading.Event()
         self._searcher: threading.Thread | None = None
-        self._stopped = False
 
     def start(self) -> TailLog:
         """Begin to show what the files hold; returns itself."""
@@ -84,11 +83,10 @@ class TailLog:
             self._follower.drain(SLOW_READER)
             self._console.close()
             self._follower = None
-        self._stopped = True
 
     def stopped(self) -> bool:
         """Whether `stop` has been called, and has returned."""
-        return self._stopped
+        return self._stopping.is_set() and self._follower is None
 
     def _search(self, follower: Follower) -> None:
         while self._missing and not self._stopping.wait(self._interval):
@@ -98,17 +96,14 @@ class TailLog:
         """Follow those of the missing files that are there by now."""
         for key, path in list(self._missing.items()):
             try:
-                follower.add_file(path, self._source(key))
+                prefix = self._prefixes.get(key, f"[{self._name}{key}]:")
+                keep = _never_raising(self._filter, prefix) if self._filter else None
+                follower.add_file(path, Source(key, "out", prefix.encode(), keep=keep))
             except FileNotFoundError:
                 continue
             except OSError as e:
                 logger.exception("%s%s is not followed: %s", self._name, key, e)
             del self._missing[key]
-
-    def _source(self, key: int) -> Source:
-        prefix = self._prefixes.get(key, f"[{self._name}{key}]:")
-        keep = _never_raising(self._filter, prefix) if self._filter else None
-        return Source(key, "out", prefix.encode(), keep=keep)
 
 
 def _never_raising(wanted: Callable[[str], bool], whose: str) -> Callable[[bytes], bool]:

@@ -25,22 +25,17 @@ if TYPE_CHECKING:
 
 # Stages of a start (see `RankRecord.start_fault`) in which the launcher makes what a rank gets.
 OWN_STAGES = ("make its streams", "find an agent and a port")
-OWN_HINTS = {
-    errno.ENOENT: "the directory of the run's logs, or the temporary directory, is gone: was it "
-    "removed while the group ran?",
-    errno.EACCES: "see the rights of the directory of the run's logs",
-    errno.ENOSPC: "the disk of the run's logs is full",
-    errno.EROFS: "the file system of the run's logs has become read-only",
-    errno.ENOTDIR: "something in the place of the run's logs is no directory",
-}
-START_HINTS = {
-    errno.ENOENT: "check the name of the program, its interpreter line (#!) and its directory",
-    errno.ENOEXEC: "the file is executable but no program: is its first line (#!) missing?",
+LIMIT_HINTS = {
     errno.EAGAIN: "the limit of processes is reached: see ulimit -u",
     errno.ENOMEM: "memory is short",
-    errno.EACCES: "chmod +x the program, or name its interpreter",
     errno.EMFILE: "the limit of open files is reached: see ulimit -n",
     errno.ENFILE: "the whole machine has too many open files: see fs.file-max",
+}
+START_HINTS = {
+    **LIMIT_HINTS,
+    errno.ENOENT: "check the name of the program, its interpreter line (#!) and its directory",
+    errno.ENOEXEC: "the file is executable but no program: is its first line (#!) missing?",
+    errno.EACCES: "chmod +x the program, or name its interpreter",
 }
 HOOKED = 'if a hook of os.register_at_fork waits, use the start method "spawn"'
 DEBUGGED = 'a debugger follows what is started here: set "subProcess": false in its configuration'
@@ -287,8 +282,7 @@ def _start_hint(record: RankRecord) -> str:
         debugged = "pydevd" in sys.modules
         return f"it did not reach its program in time: {DEBUGGED if debugged else HOOKED}"
     stage, number, _ = record.start_fault
-    hints = {**START_HINTS, **OWN_HINTS} if stage in OWN_STAGES else START_HINTS
-    return hints.get(number, "")
+    return (LIMIT_HINTS if stage in OWN_STAGES else START_HINTS).get(number, "")
 
 
 def not_started(message: str, note: str = "") -> RankEnd:

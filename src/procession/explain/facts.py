@@ -105,12 +105,8 @@ def _exited(spec: Spec, life: Lifecycle, record: RankRecord, lost: bool) -> Fact
     outcome = outcome_of(spec, rank, record, lost)
     facts: Facts = {"ended": ended.name.lower(), "outcome": outcome.name.lower()}
     facts.update(_exit(record.exit))
-    if record.cpu_seconds is not None:
-        facts["cpu_seconds"] = record.cpu_seconds
-    if record.peak_memory is not None:
-        facts["peak_memory"] = record.peak_memory
-    if record.out_of_memory is not None:
-        facts["out_of_memory"] = record.out_of_memory
+    used = {n: getattr(record, n) for n in ("cpu_seconds", "peak_memory", "out_of_memory")}
+    facts.update({n: value for n, value in used.items() if value is not None})
     if starts_again or rank.failed_at is not None:
         described = record.description
         facts |= {

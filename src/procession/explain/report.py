@@ -31,9 +31,7 @@ PLURAL = {"was": "were", "it": "they", "its": "their"}
 
 def format_report(end: GroupEnd) -> str:
     """Write the report of a group that failed."""
-    where = ""
-    if end.nodes > 1:
-        where = f" on node {end.node} of {end.nodes}"
+    where = f" on node {end.node} of {end.nodes}" if end.nodes > 1 else ""
     end = _numbered_globally(end)
     cause = end.failures[0]
     together = end.together[1:]
@@ -50,7 +48,7 @@ def format_report(end: GroupEnd) -> str:
     never = (Outcome.NOT_STARTED, Outcome.CANCELLED)
     unstarted = [e for e in end.ended if e.outcome in never]
     ended = [e for e in end.ended if e.outcome not in never]
-    lines += _others("ended by the group", ended, cause, _ending)
+    lines += _others("ended by the group", ended, cause, how_it_ended)
     lines += _others("not started", unstarted, cause, _unstarted)
     lines += _others("finished", end.finished, cause, _finish)
     if end.attempt:
@@ -80,19 +78,14 @@ def _stacks(end: GroupEnd, cause: RankEnd) -> list[str]:
 
 def _numbered_globally(end: GroupEnd) -> GroupEnd:
     """Give ranks the numbers that they have in the whole job."""
-    first = end.first
-
-    def numbered(ranks: tuple[RankEnd, ...]) -> tuple[RankEnd, ...]:
-        if not first:
-            return ranks  # which may be thousands
-        return tuple(r.__replace__(rank=first + r.rank) for r in ranks)
-
-    return end.__replace__(
-        nproc=end.world or end.nproc,
-        failures=numbered(end.failures),
-        ended=numbered(end.ended),
-        finished=numbered(end.finished),
+    end = end.__replace__(nproc=end.world or end.nproc)
+    if not end.first:
+        return end  # its ranks may be thousands
+    ranks = (end.failures, end.ended, end.finished)
+    failures, ended, finished = (
+        tuple(r.__replace__(rank=end.first + r.rank) for r in some) for some in ranks
     )
+    return end.__replace__(failures=failures, ended=ended, finished=finished)
 
 
 def headline(end: RankEnd, nproc: int) -> str:
@@ -103,9 +96,8 @@ def headline(end: RankEnd, nproc: int) -> str:
 
 def headline_of(end: GroupEnd) -> str:
     """Say in one line what failed first in a group, by its number in the whole job."""
-    end = end.__replace__(failures=end.failures[:1], ended=(), finished=())
-    end = _numbered_globally(end)
-    return _coded_headline(end.failures[0], end.nproc)
+    cause = end.failures[0]
+    return _coded_headline(cause.__replace__(rank=end.first + cause.rank), end.world or end.nproc)
 
 
 def _coded_headline(end: RankEnd, nproc: int) -> str:
@@ -186,16 +178,9 @@ def _others(
 
 def of_all(ends: list[RankEnd], fate: str) -> str:
     """Say what ranks did, all the same; fate: as the verb of a sentence on one of them."""
-    if ends[0].message:  # what a program said stays as it is
-        return f"{format_ranks([e.rank for e in ends])} {fate}"
-    return said_of([e.rank for e in ends], fate)
-
-
-def said_of(ranks: Sequence[int], fate: str) -> str:
-    """Say what ranks did; fate: as the verb of a sentence on one rank, in our own words."""
-    words = fate.split(" ")
-    verb = fate if len(ranks) == 1 else " ".join(PLURAL.get(word, word) for word in words)
-    return f"{format_ranks(ranks)} {verb}"
+    if len(ends) > 1 and not ends[0].message:  # what a program said stays as it is
+        fate = " ".join(PLURAL.get(word, word) for word in fate.split(" "))
+    return f"{format_ranks(e.rank for e in ends)} {fate}"
 
 
 def _unstarted(end: RankEnd) -> str:
@@ -211,7 +196,7 @@ def _finish(end: RankEnd) -> str:
     return what_happened(end)
 
 
-def _ending(end: RankEnd) -> str:
+def how_it_ended(end: RankEnd) -> str:
     """Say how a rank that did not fail came to its end."""
     if end.outcome is Outcome.SIGNALLED and end.exit.signal is not None:
         if end.sent is not None and end.exit.signal not in end.sent:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from procession.explain.ends import harmless_report
-from procession.explain.report import FULL_TRACEBACKS, of_all, traceback_of, what_happened
+from procession.explain.report import FULL_TRACEBACKS, how_it_ended, of_all, traceback_of
 from procession.output.escape import harmless_text
 from procession.rules.tables import Phase
 from procession.values.errors import GroupEnd, Outcome, RankEnd
 from procession.values.exit import signal_name
-from procession.values.figures import duration, size
+from procession.values.figures import duration
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -29,32 +29,25 @@ def summary(spec: Spec, state: Phase, end: GroupEnd | None, code: int, began: fl
     code: the exit code of the launcher's command. began: in seconds of the monotonic clock.
     """
     ended = time.monotonic()
-    run: dict[str, Any] = {
+    end = end or GroupEnd(spec.name, spec.nproc)
+    failures = [_rank(each, spec, began) for each in end.failures]
+    return {
         "name": spec.name,
         "state": state.name,
         "exit_code": code,
         "nproc": spec.nproc,
         "node": spec.node.rank,
         "nodes": spec.node.count,
-        "attempt": 0,
-        "run_dir": "",
+        "attempt": end.attempt,
+        "run_dir": end.run_dir,
         "began": round(time.time() - (ended - began), 6),
         "seconds": round(ended - began, 6),
-        "cause": None,
-        "failures": [],
-        "stacks": [],
-        "stacks_file": "",
-        "ranks": [],
+        "cause": failures[0] if failures else None,
+        "failures": [each["rank"] for each in failures],
+        "stacks": list(end.stacks),
+        "stacks_file": end.stacks_file,
+        "ranks": [_rank(each, spec, began) for each in _in_order(end)],
     }
-    if end is not None:
-        first = spec.node.first(spec.nproc)
-        run["attempt"], run["run_dir"] = end.attempt, end.run_dir
-        run["stacks"], run["stacks_file"] = list(end.stacks), end.stacks_file
-        run["ranks"] = [_rank(each, spec, began) for each in _in_order(end)]
-        if end.failures:
-            run["failures"] = [first + each.rank for each in end.failures]
-            run["cause"] = _rank(end.failures[0], spec, began)
-    return run
 
 
 def _in_order(end: GroupEnd) -> list[RankEnd]:
@@ -90,34 +83,17 @@ def report_of(state: Phase, end: GroupEnd, stopper: str = "") -> str:
     if state is Phase.STOPPED and stopper:
         lines.append(f"  stopped by {stopper}")
     if ends:
-        longest = max(ends, key=lambda each: each.seconds)
-        lines[0] += f", {duration(longest.seconds)}"
+        lines[0] += f", {duration(max(each.seconds for each in ends))}"
     # Only what is the same in all that is known of it has one line, and one traceback.
     alike: dict[tuple[str, str, str], list[RankEnd]] = {}
     for each in ends:
-        alike.setdefault((_fate(each), each.message, each.traceback), []).append(each)
+        alike.setdefault((how_it_ended(each), each.message, each.traceback), []).append(each)
     shown = 0
     for (fate, _, _), group in alike.items():
-        lines.append(f"  {of_all(group, fate)}{_used(group)}")
+        lines.append(f"  {of_all(group, fate)}")
         if group[0].outcome is Outcome.RAISED and shown < FULL_TRACEBACKS:
             lines += [f"    {line}".rstrip() for line in traceback_of(group[0])]
             shown += 1
     lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
     lines += ["", f"run directory: {end.run_dir}"] if end.run_dir else []
     return harmless_text("\n".join(lines))
-
-
-def _fate(end: RankEnd) -> str:
-    if end.exit.signal:
-        return f"ended by {signal_name(end.exit.signal)}"
-    if end.outcome is Outcome.EXITED and not end.exit.code:
-        return end.outcome.value
-    return what_happened(end)
-
-
-def _used(ends: list[RankEnd]) -> str:
-    cpu = [e.cpu_seconds for e in ends if e.cpu_seconds is not None]
-    peak = [e.peak_memory for e in ends if e.peak_memory is not None]
-    each = "" if len(ends) == 1 else " at most"
-    used = f", CPU {duration(max(cpu))}{each}" if cpu else ""
-    return used + (f", peak memory {size(max(peak))}{each}" if peak else "")

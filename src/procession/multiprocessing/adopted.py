@@ -10,11 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from procession.adoption import hooks
-from procession.multiprocessing.exceptions import (
-    ProcessException,
-    ProcessExitedException,
-    ProcessRaisedException,
-)
+from procession.multiprocessing.exceptions import ProcessException
 from procession.multiprocessing.spawn import ProcessContext, join_all, launch
 
 
@@ -51,12 +47,5 @@ class _Context(ProcessContext):
         try:
             return super().join(timeout, grace_period)
         except ProcessException as e:
-            raise _torchs(self.theirs, e) from e.__cause__
-
-
-def _torchs(theirs: Any, e: ProcessException) -> Exception:
-    if isinstance(e, ProcessExitedException):
-        made = theirs["ProcessExitedException"]
-        return made(e.msg, e.error_index, e.error_pid, e.exit_code, e.signal_name)
-    assert isinstance(e, ProcessRaisedException)
-    return theirs["ProcessRaisedException"](e.msg, e.error_index, e.error_pid)
+            kind, values = e.__reduce__()
+            raise self.theirs[kind.__name__](*values) from e.__cause__

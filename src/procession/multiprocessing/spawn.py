@@ -3,18 +3,26 @@
 Theory of operation. A call is one group of the core, with `multiprocessing`'s own process objects
 on top. After a failure, the other ranks go on until somebody joins, since code written for the
 original says only by the `grace_period` of `join` how long they may. `join` then ends the group.
+Ranks get the caller's environment, without torchrun's variables: those are for programs that are
+started as ranks.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import multiprocessing
+import multiprocessing.util  # pyright: ignore[reportUnusedImport] - must end after us, see below
+import os
 import signal
+import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from procession.api.watch import Watch
+from procession.api.processes import Process, begin_processes, processes_for
+from procession.api.watch import RankProcess, Watch
 from procession.group.group import Group
 from procession.group.result import StillRuns
 from procession.multiprocessing.exceptions import (
@@ -22,9 +30,10 @@ from procession.multiprocessing.exceptions import (
     ProcessExitedException,
     ProcessRaisedException,
 )
-from procession.multiprocessing.process import UNKNOWN_STATUS, RankPopen, remaining
-from procession.multiprocessing.starting import GRACE, Process, Variables, start
+from procession.values.environment import callers_environment
 from procession.values.errors import GroupFailed, Outcome, RankEnd, SpecError
+from procession.values.policy import Logs, Stop
+from procession.worker.process import drop
 
 __all__ = [
     "ProcessContext",
@@ -36,8 +45,12 @@ __all__ = [
     "start_processes",
 ]
 
+GRACE = 30.0  # seconds from SIGTERM to SIGKILL where no grace period is given
+UNKNOWN_STATUS = 255  # what `multiprocessing` shows for a process whose exit status is not known
 RAISED = (Outcome.RAISED, Outcome.INTERRUPTED)
 ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"  # ranks are started side by side in any case
+Variables = Mapping[str, str | None]
+
 log = logging.getLogger(__name__)
 
 
@@ -128,6 +141,58 @@ class SpawnContext(ProcessContext):
         super().__init__(processes, error_files)
 
 
+class Sentinel:
+    """A descriptor that can be read from when a rank has ended; it is closed with this object."""
+
+    def __init__(self) -> None:
+        self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.close = weakref.finalize(self, os.close, self.fd)
+        self.close.atexit = False  # exit handlers may wait for it
+
+    def ring(self) -> None:
+        """Make it readable."""
+        if self.close.alive:
+            os.eventfd_write(self.fd, 1)
+
+
+class RankPopen(RankProcess):
+    """What a `multiprocessing.Process` asks about a rank: exit code, sentinel, ways to signal.
+
+    A process object asks a "popen" of its own; this one asks the group. So the processes that we
+    hand out are `multiprocessing`'s, with all that they do.
+    """
+
+    wait = RankProcess.ended
+
+    def __init__(self, group: Group, watch: Watch, rank: int, sentinel: Sentinel) -> None:
+        super().__init__(group, watch, rank)
+        self._sentinel = sentinel
+
+    def itself(self, process: object) -> RankPopen:
+        """Give this object, where `process.start()` would make one."""
+        del process
+        return self
+
+    @property
+    def sentinel(self) -> int:
+        """The descriptor that can be read from when the rank has ended."""
+        return self._sentinel.fd
+
+    def interrupt(self) -> None:
+        """Send SIGINT."""
+        self.send_signal(signal.SIGINT)
+
+    def close(self) -> None:
+        """Close the sentinel."""
+        self._sentinel.close()
+
+
+def remaining(timeout: float | None) -> Callable[[], float | None]:
+    """Give a function that returns what is left of `timeout` seconds from now."""
+    end = None if timeout is None else time.monotonic() + timeout
+    return lambda: None if end is None else max(0.0, end - time.monotonic())
+
+
 def start_processes(
     fn: Callable[..., Any],
     args: Iterable[Any] = (),
@@ -172,12 +237,53 @@ def launch(
         start_method = multiprocessing.get_start_method()
     if nprocs == 0:
         return None if join else ProcessContext([], [])
-    processes = start(fn, checked(fn, args), nprocs, daemon, start_method, env)
+    call = checked(fn, args)
+    processes = processes_for(fn, nprocs, start_method, daemon)
+    if multiprocessing.current_process().daemon:
+        raise AssertionError("a daemonic process must not have children")
+    common = callers_environment(os.environ)
+    group = begin_processes(
+        drop,
+        fn,
+        [(rank, *call) for rank in range(nprocs)],
+        processes,
+        env={rank: {**common, **more} for rank, more in enumerate(env)} if env else common,
+        name=str(getattr(fn, "__name__", type(fn).__name__)),
+        start_method=start_method,
+        logs=Logs(prefix=None),
+        stop=Stop(grace=GRACE, patience=None),
+    )
+    _running[group] = daemon
+    _join_to(group, processes)
     joined = ProcessContext(processes, [""] * nprocs)
     if not join:
         return joined
     join_all(joined)
     return None
+
+
+def _join_to(group: Group, processes: Sequence[Process]) -> None:
+    """Wait until all ranks have been reached, and make the processes stand for them."""
+    try:
+        sentinels = [Sentinel() for _ in processes]
+        left = dict(enumerate(sentinels))  # of ranks that have not ended
+        watch = Watch(group, UNKNOWN_STATUS, lambda rank: left.pop(rank).ring())
+        watch.wait(
+            lambda: len(watch.pids) == len(watch.started) == len(processes)
+            or watch.unstarted
+            or watch.over
+        )
+        if watch.unstarted:
+            group.wait()
+    except BaseException:
+        group.kill()
+        raise
+    for rank, process in enumerate(processes):
+        popen = RankPopen(group, watch, rank, sentinels[rank])
+        # The hook by which `multiprocessing` itself tells its kinds of processes apart.
+        vars(process)["_Popen"] = popen.itself
+        process.start()
+        del vars(process)["_Popen"]
 
 
 def join_all(context: ProcessContext) -> None:
@@ -270,3 +376,31 @@ def _exited(end: RankEnd) -> ProcessExitedException:
         how = f"signal {name}"
     text = f"process {end.rank} terminated with {how}"
     return ProcessExitedException(text, end.rank, end.pid or 0, code, name)
+
+
+# -- at exit, before `multiprocessing` joins all processes without asking how they are
+
+_running: weakref.WeakKeyDictionary[Group, bool] = weakref.WeakKeyDictionary()  # daemonic?
+
+
+def _finish_all() -> None:
+    """End daemonic groups that still run when the interpreter exits, and wait for the others."""
+    left = [(group, daemon) for group, daemon in _running.items() if not group.state.final]
+    for group, daemon in left:
+        if daemon:
+            group.stop(wait=False)
+        else:
+            group.driver.request_impatience()  # after a failure, nothing else is going to join
+    for group, _ in left:
+        try:
+            group.wait()
+        except GroupFailed as failed:
+            log.error("%s", failed)
+
+
+def _forget_all() -> None:
+    _running.clear()
+
+
+atexit.register(_finish_all)
+os.register_at_fork(after_in_child=_forget_all)

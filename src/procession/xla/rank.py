@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, cast
 
 # Variables of XRT that say which rank this is.
 WORLD_SIZE, ORDINAL = "XRT_SHARD_WORLD_SIZE", "XRT_SHARD_ORDINAL"
@@ -34,8 +36,10 @@ class OnXrt(_Call):
     def __call__(self, _: int, *args: Any) -> None:
         """Call it."""
         try:
-            if int(os.environ[WORLD_SIZE]) > 1:
-                _replicate_xrt()
+            if int(os.environ[WORLD_SIZE]) > 1 and _installed():
+                model: Any = import_module("torch_xla.core.xla_model")
+                device = str(model.xla_device())
+                model.set_replication(device, [device])
             self.fn(int(os.environ[ORDINAL]), *args)
         except Exception as e:
             _print(e, os.environ[DEVICE])
@@ -59,7 +63,8 @@ class OnPjrt(_Call):
         if not _installed():
             self.fn(self.first + index, *args)
             return
-        xla, model, runtime = _torch_xla()
+        names = ("torch_xla", "torch_xla.core.xla_model", "torch_xla.runtime")
+        xla, model, runtime = cast("list[Any]", [import_module(name) for name in names])
         found: list[str] = [str(d) for d in model.get_xla_supported_devices()]
         if len(found) > 1:
             raise RuntimeError(
@@ -90,23 +95,4 @@ def _print(error: Exception, device: str) -> None:
 
 
 def _installed() -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec("torch_xla") is not None
-
-
-def _torch_xla() -> tuple[Any, Any, Any]:
-    return _module("torch_xla"), _module("torch_xla.core.xla_model"), _module("torch_xla.runtime")
-
-
-def _module(name: str) -> Any:
-    import importlib
-
-    return importlib.import_module(name)
-
-
-def _replicate_xrt() -> None:
-    if _installed():
-        model = _module("torch_xla.core.xla_model")
-        device = str(model.xla_device())
-        model.set_replication(device, [device])
+    return find_spec("torch_xla") is not None

@@ -47,14 +47,7 @@ def spawn(
     if torch_xla holds the devices in this process already; and what `ProcessContext.join` raises
     when a rank fails: ProcessExitedException, for example `process 2 terminated with exit code 17`.
     """
-    call = _checked(fn, args)
-    how = (join, daemon, start_method)
-    kind = _set_up()
-    if kind is None:
-        return _plain(fn, call, nprocs, how)
-    if kind == XRT:
-        return _spawn_xrt(fn, call, nprocs, how)
-    return _spawn_pjrt(kind, fn, call, nprocs, how)
+    return _spawn(_set_up(), fn, _checked(fn, args), nprocs, (join, daemon, start_method))
 
 
 def launch(
@@ -78,12 +71,7 @@ def launch(
         fn(int(os.environ["RANK"]), *call)
         return
     nprocs = 1 if debug_single_process else None
-    how = (True, False, start_method)
-    kind = _set_up() or "CPU"
-    if kind == XRT:
-        _spawn_xrt(fn, call, nprocs, how)
-    else:
-        _spawn_pjrt(kind, fn, call, nprocs, how)
+    _spawn(_set_up() or "CPU", fn, call, nprocs, (True, False, start_method))
 
 
 def _checked(fn: Any, args: Any) -> tuple[Any, ...]:
@@ -108,12 +96,13 @@ def _set_up() -> str | None:
     return pjrt.device_type(os.environ, (a.kind for a in accelerators.find() if a.count))
 
 
-# -- without a set-up
-
-
-def _plain(
-    fn: Callable[..., Any], args: tuple[Any, ...], nprocs: int | None, how: How
+def _spawn(
+    kind: str | None, fn: Callable[..., Any], args: tuple[Any, ...], nprocs: int | None, how: How
 ) -> ProcessContext | None:
+    if kind == XRT:
+        return _spawn_xrt(fn, args, nprocs, how)
+    if kind is not None:
+        return _spawn_pjrt(kind, fn, args, nprocs, how)
     if nprocs in (None, 1) and how[0]:
         fn(0, *args)
         sys.exit(0)
@@ -153,7 +142,8 @@ def _spawn_xrt(
 def _spawn_pjrt(
     kind: str, fn: Callable[..., Any], args: tuple[Any, ...], nprocs: int | None, how: How
 ) -> ProcessContext | None:
-    from procession.devices.metadata import find_topology
+    from procession.devices.topology import find_topology
+    from procession.multiprocessing import ProcessRaisedException
     from procession.multiprocessing.spawn import launch as start
     from procession.system.ports import free_port
     from procession.xla import pjrt
@@ -170,7 +160,16 @@ def _spawn_pjrt(
     endpoint = f"[{host}]:{free_port()}" if ":" in host else f"{host}:{free_port()}"
     ranks = pjrt.ranks(kind, os.environ, topology, endpoint)
     call = OnPjrt(fn, ranks.first, ranks.world_size)
-    return _raised_here(lambda: start(call, args, len(ranks.env), *how, ranks.env))
+    try:
+        return start(call, args, len(ranks.env), *how, ranks.env)
+    except ProcessRaisedException as e:  # what the rank raised, as far as it can be brought here
+        original = e.__cause__
+        if original is None or isinstance(original, RemoteError):
+            raise
+        where = f"(raised in process {e.error_index}, pid {e.error_pid})"
+    if sys.version_info >= (3, 11):
+        original.add_note(where)
+    raise original
 
 
 def _refuse_open_runtime() -> None:
@@ -182,22 +181,6 @@ def _refuse_open_runtime() -> None:
             "the XLA runtime is initialized in this process already, and holds the devices: "
             "use no XLA device before the ranks are started"
         )
-
-
-def _raised_here(start: Callable[[], ProcessContext | None]) -> ProcessContext | None:
-    """Start ranks; what one of them raises, as far as it can be brought here, is raised here."""
-    from procession.multiprocessing import ProcessRaisedException
-
-    try:
-        return start()
-    except ProcessRaisedException as e:
-        original = e.__cause__
-        if original is None or isinstance(original, RemoteError):
-            raise
-        where = f"(raised in process {e.error_index}, pid {e.error_pid})"
-    if sys.version_info >= (3, 11):
-        original.add_note(where)
-    raise original
 
 
 def _apply(variables: Variables) -> None:

@@ -14,13 +14,11 @@ def _adopt() -> None:
     wanted = os.environ.get("PROCESSION_ADOPT")
     alone = wanted == str(os.getpid())  # this one was meant, and not what it starts
     if alone:
-        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        paths = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
         rest = [path for path in paths if path != HERE]
         os.environ.pop("PROCESSION_ADOPT")
         if rest:
             os.environ["PYTHONPATH"] = os.pathsep.join(rest)
-        else:
-            os.environ.pop("PYTHONPATH", None)
     if not (alone or wanted == "children"):
         return
     try:

@@ -83,12 +83,8 @@ class ErrorHandler:
         message: Any = rootcause_error.get("message")
         if isinstance(message, dict):
             message["errorCode"] = error_code
-            return
-        logger.warning(
-            "the error code %s cannot be noted: %s holds no structured message",
-            error_code,
-            rootcause_error_file,
-        )
+        else:
+            logger.warning("%s has no place for the code %s", rootcause_error_file, error_code)
 
     def dump_error_file(self, rootcause_error_file: str, error_code: int = 0) -> None:
         """Copy a child's error file to this process's own.
@@ -102,9 +98,7 @@ class ErrorHandler:
             self.override_error_code_in_rootcause_data(rootcause_error_file, data, error_code)
         path = self._get_error_file_path()
         if not path:
-            logger.error(
-                "%s cannot be handed on: this process has no error file", rootcause_error_file
-            )
+            logger.error("this process has no error file: %s stays there", rootcause_error_file)
             return
         try:
             with open(path, "w") as f:

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 from procession.api.watch import RankProcess, Watch
-from procession.elastic.logs import LogsDest
-from procession.elastic.output import output_to
+from procession.elastic.logs import LogsDest, output_to
 from procession.elastic.plan import STOP, as_text, begin_program, environment, placement_of
 from procession.group.group import Group
 

@@ -107,9 +107,6 @@ def format(data: Iterable[Mapping[str, Any]], first: int = 0) -> str:
     """
     stacks = [from_dict(each, first) for each in data]
     lines = [*lines_of(together(stacks), len(stacks)), "", *tree(stacks)]
-    for stack in stacks:
-        if stack.kernel:
-            lines += ["", f"rank {stack.rank} in the kernel:", *(f"  {k}" for k in stack.kernel)]
     natives: dict[tuple[str, ...], list[int]] = {}
     for stack in stacks:
         if stack.native:

@@ -2,7 +2,7 @@
 
 With py-spy (the extra `procession[stacks]`), the stacks of Python programs are read from outside,
 where the kernel lets it: that needs the right to trace (CAP_SYS_PTRACE, or a Yama scope of 0).
-Without it, or for native programs, there is what the kernel tells.
+Without it, or for native programs, there is the state of the process.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
+from subprocess import DEVNULL, TimeoutExpired, run
 from typing import Any
 
-from procession.explain.stacks.text import Frame, Stack, Thread, own_frames
-from procession.system.files import read
+from procession.explain.stacks.text import Frame, Stack, own_frames
 from procession.values.base import Value, cast
 
 NONE_LEFT = ("is gone",)
@@ -26,9 +25,9 @@ MOST_AT_ONCE = 4
 
 
 class Seen(Value):
-    """What py-spy said of a process: its threads, the main one first, or why not."""
+    """What py-spy said of a process: the frames of its main thread, or why it shows none."""
 
-    threads: tuple[Thread, ...] = ()
+    frames: tuple[Frame, ...] = ()
     fault: str = ""
 
 
@@ -51,60 +50,48 @@ def look(stacks: Sequence[Stack], seconds: float, *, native: bool = False) -> li
 
 
 def _with(stack: Stack, seen: Seen, native: bool) -> Stack:
-    frames = seen.threads[0].frames if seen.threads else ()
     if native:
         lines = tuple(f"{name} ({file}:{line})" if line else f"{name} ({file})"
-                      for file, line, name in frames)  # fmt: skip
-        threads = seen.threads or stack.threads
-        stack = stack.__replace__(native=lines or (seen.fault,), threads=threads)
+                      for file, line, name in seen.frames)  # fmt: skip
+        stack = stack.__replace__(native=lines or (seen.fault,))
     if stack.frames or stack.text:
         return stack
-    own = own_frames(tuple(f for f in frames if not native or f[0].endswith((".py", ">"))))
+    own = own_frames(tuple(f for f in seen.frames if not native or f[0].endswith((".py", ">"))))
     if own:
-        return stack.__replace__(frames=own, threads=seen.threads, state="")
-    kernel = tuple((read(f"/proc/{stack.pid}/stack") or "").splitlines())
-    why = f"; {seen.fault}" if seen.fault else ""
-    return stack.__replace__(state=f"{stack.state}{why}", kernel=kernel)
+        return stack.__replace__(frames=own, state="")
+    return stack.__replace__(state=f"{stack.state}; {seen.fault}" if seen.fault else stack.state)
 
 
 def _spied(spy: str, pids: list[int], seconds: float, *options: str) -> dict[int, Seen]:
     """Run py-spy on some processes, a few at a time."""
+    from concurrent.futures import ThreadPoolExecutor
+
     ends = time.monotonic() + seconds
-    found: dict[int, Seen] = {}
-    while pids:
-        now, pids = pids[:MOST_AT_ONCE], pids[MOST_AT_ONCE:]
-        running: list[tuple[int, Popen[bytes]]] = []  # a Ctrl-C at the terminal is not for them
-        for pid in now:
-            try:
-                command = [spy, "dump", "--json", *options, "--pid", str(pid)]
-                running.append((pid, Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE,
-                                           start_new_session=True)))  # fmt: skip
-            except OSError as e:
-                found[pid] = Seen(fault=f"py-spy: {e}")
-        for pid, process in running:
-            try:
-                out, err = process.communicate(timeout=max(0.0, ends - time.monotonic()))
-                found[pid] = read_spied(pid, out, err)
-            except TimeoutExpired:
-                process.kill()
-                process.communicate()
-                found[pid] = Seen(fault="py-spy: it took too long")
-    return found
+
+    def dump(pid: int) -> Seen:
+        command = [spy, "dump", "--json", *options, "--pid", str(pid)]
+        left = max(0.0, ends - time.monotonic())
+        try:  # a Ctrl-C at the terminal is not for it
+            done = run(command, stdin=DEVNULL, capture_output=True, timeout=left, check=False,
+                       start_new_session=True)  # fmt: skip
+        except TimeoutExpired:
+            return Seen(fault="py-spy: it took too long")
+        except OSError as e:
+            return Seen(fault=f"py-spy: {e}")
+        return read_spied(pid, done.stdout, done.stderr)
+
+    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+        return dict(zip(pids, pool.map(dump, pids), strict=True))
 
 
 def read_spied(pid: int, out: bytes, err: bytes) -> Seen:
     """Read what `py-spy dump --json` has written; it takes any bytes."""
     try:
-        threads: list[Thread] = []
         for thread in cast("list[Any]", json.loads(out)):
-            frames: list[Frame] = [
-                (str(f["filename"]), int(f["line"]), str(f["name"])) for f in thread["frames"]
-            ]
-            is_main = thread["thread_name"] == "MainThread" or thread["os_thread_id"] == pid
-            found = Thread(str(thread["thread_name"] or thread["thread_id"]), tuple(frames))
-            threads.insert(0 if is_main else len(threads), found)
-        if threads:
-            return Seen(tuple(threads))
+            if thread["thread_name"] == "MainThread" or thread["os_thread_id"] == pid:
+                frames = thread["frames"]
+                return Seen(tuple((str(f["filename"]), int(f["line"]), str(f["name"]))
+                                  for f in frames))  # fmt: skip
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     lines = [line.strip() for line in err.decode(errors="replace").splitlines() if line.strip()]

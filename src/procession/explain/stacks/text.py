@@ -57,21 +57,13 @@ PLURAL = {"is": "are", "waits": "wait", "sleeps": "sleep", "runs": "run", "shows
           "has": "have"}  # fmt: skip
 
 
-class Thread(Value):
-    """A thread: its name where py-spy has looked, and its frames, the innermost first."""
-
-    name: str
-    frames: tuple[Frame, ...]
-
-
 class Stack(Value):
     """Where a rank is.
 
     state: what it does, as the verb of a sentence, where no frame is known; else "". letter: of its
     process's state, as `ps` shows it. frames: of its main thread in the program, the innermost
-    first. threads: all, with all frames. text: its dump as it was written. kernel: lines of its
-    stack in the kernel, where there is no other. native: the frames of its main thread with those
-    of native code, in words, the innermost first, where they were asked for.
+    first. text: its dump as it was written. native: the frames of its main thread with those of
+    native code, in words, the innermost first, where they were asked for.
     """
 
     rank: int
@@ -79,44 +71,22 @@ class Stack(Value):
     state: str = ""
     letter: str = ""
     frames: tuple[Frame, ...] = ()
-    threads: tuple[Thread, ...] = ()
     text: str = ""
-    kernel: tuple[str, ...] = ()
     native: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Give it as plain data that JSON knows; see `Group.stacks`."""
-        return {
-            "rank": self.rank,
-            "pid": self.pid,
-            "state": self.state,
-            "letter": self.letter,
-            "frames": [list(frame) for frame in self.frames],
-            "kernel": list(self.kernel),
-            "native": list(self.native),
-            "threads": [
-                {"thread": t.name, "frames": [list(frame) for frame in t.frames]}
-                for t in self.threads
-            ],
-        }
+        frames = [list(frame) for frame in self.frames]
+        known = {"rank": self.rank, "pid": self.pid, "state": self.state, "letter": self.letter}
+        return {**known, "frames": frames, "native": list(self.native)}
 
 
 def from_dict(data: Mapping[str, Any], first: int = 0) -> Stack:
     """Make a stack again of what `Stack.as_dict` gave."""
-    return Stack(
-        rank=first + int(data["rank"]),
-        pid=data["pid"],
-        state=str(data["state"]),
-        letter=str(data["letter"]),
-        frames=_frames(data["frames"]),
-        kernel=tuple(map(str, data.get("kernel", ()))),
-        native=tuple(map(str, data.get("native", ()))),
-        threads=tuple(Thread(str(t["thread"]), _frames(t["frames"])) for t in data["threads"]),
-    )
-
-
-def _frames(data: Iterable[Sequence[Any]]) -> tuple[Frame, ...]:
-    return tuple((str(file), int(line), str(function)) for file, line, function in data)
+    frames = tuple((str(file), int(line), str(name)) for file, line, name in data["frames"])
+    native = tuple(map(str, data["native"]))
+    rank = first + int(data["rank"])
+    return Stack(rank, data["pid"], str(data["state"]), str(data["letter"]), frames, "", native)
 
 
 def stack_of(rank: int, pid: int | None, state: str, letter: str, dump: bytes) -> Stack:
@@ -128,8 +98,7 @@ def stack_of(rank: int, pid: int | None, state: str, letter: str, dump: bytes) -
     frames = own_frames(shown)
     if not frames and not state:
         state = "shows no frame of the program" if shown else "shows no stack"
-    threads = (Thread("", shown),) if shown else ()
-    return Stack(rank, pid, "" if frames else state, letter, frames, threads, text)
+    return Stack(rank, pid, "" if frames else state, letter, frames, text)
 
 
 def read_dump(text: str) -> tuple[Frame, ...]:
