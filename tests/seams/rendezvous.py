@@ -4,7 +4,6 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.engines.anteroom": "Anteroom introduction",
         "procession.engines.rendezvous.calling": "read_terms",
         "procession.engines.rendezvous.host": "Roll",
         "procession.engines.rendezvous.hosting": "is_own open_door",

@@ -100,7 +100,7 @@ def test_secrets_that_are_none(monkeypatch):
 def test_a_secret_counts_more_than_munge(monkeypatch):
     monkeypatch.setenv("PROCESSION_JOB_KEY", "x" * 20)
     trust = find_trust(TERMS)
-    assert (trust.key, trust.note, trust.admits) == (link_key(b"x" * 20, "J"), "", None)
+    assert (trust.key, trust.note, trust.learns) == (link_key(b"x" * 20, "J"), "", None)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(EngineError, match="munge is not on the PATH"):
         find_trust(TERMS.__replace__(munge=True))
@@ -130,19 +130,10 @@ def test_munge_that_fails_on_one_machine_is_told_of(tmp_path, monkeypatch):
     assert "no secret is set: " in note
 
 
-def test_why_a_launcher_was_not_believed_is_told_instead_of_a_guess():
-    def admit(_):
-        raise EngineError("unmunge ended with an error: Expired credential")
-
+def test_who_has_not_come_is_named():
     roll = Roll(TERMS.__replace__(together=("n0", "n1")))
     roll.object_to({"slot": 0, "host": "n0", "nproc": 2, "least": 2, "most": 2})
     assert roll.absent() == "nothing came from n1: is procession installed there? [P211]"
-    with pytest.raises(EngineError):
-        roll.asking(admit)(b"words")
-    assert roll.absent() == (
-        "n1 did not get in; who came last was not believed: unmunge ended with an error: Expired "
-        "credential"
-    )
 
 
 def test_who_is_the_host():

@@ -147,7 +147,7 @@ class JobDriver(Known):
             most=self.life.count,
             beat=self.state.beat,
             encrypted=encrypted,
-            admits=reception.admits if reception is not None else None,
+            first=reception.first if reception is not None else b"",
         )
         self.questions = Questions(self._loop, self._roster.tell, self._busy)
         self.node_events.questions = self.questions

@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from procession.engines.anteroom import Admits
-from procession.engines.contract import EngineError, EngineEvent, NodeCommand
+from procession.engines.contract import EngineEvent, NodeCommand
 from procession.engines.launching import group_on
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.reception import Reception
@@ -65,34 +64,16 @@ class Launchers:
 
 
 class Roll:
-    """Which of the launchers have come that one command has started.
-
-    refusal: why the last one was not believed who came, "" for nobody.
-    """
+    """Which of the launchers have come that one command has started."""
 
     def __init__(self, terms: Terms) -> None:
         self._missing = dict(enumerate(terms.together))
         self._objection = objection_of(terms)
-        self.refusal = ""
 
     def object_to(self, greeting: Any) -> str:
         """Take note of a launcher that comes; gives why it cannot be taken, "" if it can."""
         self._missing.pop(greeting["slot"], None)
         return self._objection(greeting)
-
-    def asking(self, admits: Admits | None) -> Admits | None:
-        """Give what admits launchers, and takes note of why it does not. See `anteroom`."""
-        if admits is None:
-            return None
-
-        def ask(introduction: bytes) -> bytes:
-            try:
-                return admits(introduction)
-            except EngineError as e:
-                self.refusal = str(e)
-                raise
-
-        return ask
 
     def absent(self) -> str:
         """Say who has not come, "" where that is not known."""
@@ -101,8 +82,6 @@ class Roll:
         if not names:
             return ""
         who = f"{', '.join(names[:SHOWN])}{more}"
-        if self.refusal:
-            return f"{who} did not get in; who came last was not believed: {self.refusal}"
         return f"nothing came from {who}: is procession installed there? [P211]"
 
 
@@ -139,7 +118,7 @@ def make_hosted_job(
         last_words=last_words,
         elects=elects,
         inherits=inherits,
-        admits=roll.asking(trust.admits),
+        first=trust.first,
         sealed=f"{terms.starter} {NOT_AGAIN}" if terms.starter else "",
         absent=roll.absent,
     )

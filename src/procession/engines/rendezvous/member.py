@@ -86,7 +86,7 @@ def explained(fault: str, terms: Terms) -> str:
     if "no node is wanted" in fault:
         which = "" if terms.number is None else f": is another launcher there with {terms.number}?"
         return f"all places are taken{which}"
-    if "ended" in fault or "broke" in fault or "key" in fault:
+    if any(word in fault for word in ("ended", "broke", "key", "protocol")):
         return (
             f"what listens there sent us away ({fault}): is another job there, with another id "
             f"than {terms.run_id!r}, of another user, or with another secret?"
@@ -143,7 +143,7 @@ def make_node_process(
         values={},
         errors={},
         meets=(terms.host, terms.ranks_port) if terms.ranks_port else ("", 0),
-        introduces=trust.introduces,
+        learns=trust.learns,
     )
     there = [(terms.host, port) for port in (terms.port, *terms.further)]
     at = ((("127.0.0.1", terms.port),) if hosts else ()) + (*there, *also)

@@ -50,10 +50,12 @@ def ask(
     env: Mapping[str, str],
     text: str | None = None,
     within: float = ANSWER_WITHIN,
+    readable: tuple[int, ...] = (0,),
 ) -> str:
     """Run one of the cluster's commands; gives its output. Raises EngineError, with its own words.
 
-    text: its standard input. within: seconds after which it is ended.
+    text: its standard input. within: seconds after which it is ended. readable:
+    exit codes after which its output counts.
     """
     try:
         done = subprocess.run(
@@ -71,7 +73,7 @@ def ask(
         raise EngineError(f"{argv[0]} {NO_SLURM}") from None
     except subprocess.TimeoutExpired:
         raise EngineError(f"{argv[0]} did not answer within {within:g} s") from None
-    if done.returncode:
+    if done.returncode not in readable:
         words = done.stderr.strip() or done.stdout.strip().partition("\n")[0]
         words = words or f"it ended with exit code {done.returncode}"
         raise EngineError(f"{argv[0]} ended with an error: {words}")
