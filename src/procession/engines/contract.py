@@ -74,20 +74,6 @@ class EngineGone(Value):
 EngineEvent = Said | SlotGone | EngineGone
 
 
-class Request(Value):
-    """What is asked of an engine.
-
-    share: what each node is to run. nodes: how many are asked for; None: as many as there are.
-    spares: how many more are to be held ready. options: the engine's own that were given, by their
-    names with underscores.
-    """
-
-    share: Share
-    nodes: int | None
-    spares: int
-    options: Mapping[str, str]
-
-
 class Chosen(Value):
     """The engine for a request, what each node runs on it, and how many nodes there are."""
 

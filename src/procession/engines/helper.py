@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from procession.engines.contract import EngineError
+
+LONGEST = 64 << 10  # bytes of a line; what is longer is taken for several
+KEPT = 12  # last lines, as the reason of its end
 
 
 class Helper:
     """Such a process, in a session of its own, so that Ctrl-C reaches the driver alone.
 
-    longest: bytes of a line; what is longer is taken for several. env: its variables; None: those
-    of this process. first: what it is given on its standard input, which stays open; None: it has
-    none. code: its return code as in `subprocess`, None while it runs. Raises EngineError.
+    env: its variables; None: those of this process. first: what it is given on its standard input,
+    which stays open; None: it has none. code: its return code as in `subprocess`, None while it
+    runs. last: its last lines, as far as they say why it ends. started: slots whose node process
+    has begun. Raises EngineError.
     """
 
     def __init__(
         self,
         argv: Sequence[str],
         *,
-        longest: int,
         env: Mapping[str, str] | None = None,
         first: bytes | None = None,
     ) -> None:
         self.code: int | None = None
-        self._longest = longest
+        self.last: deque[str] = deque(maxlen=KEPT)
+        self.started: set[int] = set()
         try:
             self._process = subprocess.Popen(
                 argv,
@@ -54,7 +60,7 @@ class Helper:
         def read() -> None:
             assert self._process.stdout is not None
             with self._process.stdout as lines:
-                while line := lines.readline(self._longest):
+                while line := lines.readline(LONGEST):
                     hear(line.decode(errors="replace").rstrip("\r\n"))
             code = self._process.wait()
             self.hang_up()
@@ -95,3 +101,11 @@ class Helper:
             self._reader.join(seconds)
             return not self._reader.is_alive()
         return True
+
+
+def end_all(helpers: Sequence[Helper], within: float) -> None:
+    """Kill those that have not ended by themselves within so many seconds."""
+    ends = time.monotonic() + within
+    for helper in helpers:
+        if not helper.join(max(0.0, ends - time.monotonic())):
+            helper.kill()

@@ -29,6 +29,7 @@ from signal import Signals
 from typing import Any
 
 from procession.engines.contract import (
+    Chosen,
     EngineError,
     EngineEvent,
     EngineGone,
@@ -44,10 +45,12 @@ from procession.engines.ray.cluster import (
     ray_module,
     said,
 )
+from procession.engines.work import Share
 from procession.values.errors import SpecError
 
 SPEAKS = 3.0  # seconds of waiting for nodes before people are told so
 FADES = 5.0  # seconds in which actors must be gone after they were killed
+OF_GPUS = ("cuda", "rocm")  # kinds of devices that Ray counts as GPUs
 LOOKS = 0.25  # seconds between two looks at the state of nodes
 
 
@@ -286,3 +289,13 @@ def _bundle(
     if not bundle:
         raise SpecError("no resources: Ray needs to know at least one that a node must give")
     return bundle
+
+
+def choose(share: Share, nodes: int | None, spares: int, _: Mapping[str, str]) -> Chosen:
+    """Make the engine of `--engine ray`. Raises SpecError."""
+    spec = share.spec
+    if nodes is None:
+        raise SpecError("how many nodes of the Ray cluster? Say --nnodes COUNT, or nnodes=COUNT")
+    gpus = spec.nproc * (share.gpus or int(share.devices in OF_GPUS)) or None
+    cpus = spec.nproc * (spec.placement.cpus_per_rank or 1)
+    return Chosen(RayEngine(nodes, cpus=cpus, gpus=gpus, spares=spares), share, nodes)

@@ -33,6 +33,7 @@ from collections.abc import Callable, Mapping
 
 from procession.engines.contract import (
     SLOT,
+    Chosen,
     EngineError,
     EngineEvent,
     EngineGone,
@@ -40,7 +41,8 @@ from procession.engines.contract import (
     Said,
     SlotGone,
 )
-from procession.engines.slurm.allocation import Allocation, read_allocation
+from procession.engines.helper import end_all
+from procession.engines.slurm.allocation import Allocation, read_allocation, read_task
 from procession.engines.slurm.commands import (
     MISSING,
     NOISE,
@@ -52,6 +54,8 @@ from procession.engines.slurm.commands import (
     step_environment,
 )
 from procession.engines.slurm.processes import NO_SLURM, Step, ask
+from procession.engines.work import Share
+from procession.values.errors import SpecError
 
 PROGRAMS = ("srun", "scontrol", "squeue", "scancel")
 KILL_WITHIN = 1.0  # seconds for scancel to take effect
@@ -67,25 +71,20 @@ NO_ALLOCATION = (
 class Slurm:
     """The engine of an allocation.
 
-    allocation: by default that of this process's environment. grace: seconds that ranks may take to
-    end; there is a warning if Slurm kills earlier. Raises EngineError outside an allocation.
+    allocation: by default that of this process's environment. Raises EngineError outside an
+    allocation.
     """
 
     name = "slurm"
 
     def __init__(
-        self,
-        allocation: Allocation | None = None,
-        *,
-        grace: float | None = None,
-        env: Mapping[str, str] = os.environ,
+        self, allocation: Allocation | None = None, *, env: Mapping[str, str] = os.environ
     ) -> None:
         found = allocation or read_allocation(env)
         if found is None:
             raise EngineError(NO_ALLOCATION if shutil.which("srun") else f"srun {NO_SLURM}")
         self.allocation = found
         self._env = env
-        self._grace = grace
         self._steps: list[Step] = []
         self._nodes = dict(enumerate(found.nodes))  # of slots, as their tasks print them
         self._over = False
@@ -108,7 +107,6 @@ class Slurm:
         """Have a node process started on each node. Raises EngineError."""
         self.check()
         self._command, self._tell = command, tell
-        self._warn()
         self._launch(self.allocation.nodes, None)
 
     def replace(self, slot: int) -> None:
@@ -147,10 +145,7 @@ class Slurm:
                 ask(("scancel", "--signal=KILL", *found), self._env, within=KILL_WITHIN)
         except EngineError as e:
             self._tell(Said(str(e)))
-        ends = time.monotonic() + KILL_WITHIN
-        for step in running:
-            if not step.join(max(0.0, ends - time.monotonic())):
-                step.kill()
+        end_all(running, KILL_WITHIN)
 
     def _patience(self, step: Step, ends: float) -> float:
         """Give the seconds in which a step may end by itself: none if no task of it has begun."""
@@ -264,32 +259,37 @@ class Slurm:
         """Give the output of one of Slurm's commands. Raises EngineError, with its own words."""
         return ask(argv, self._env)
 
-    def _warn(self) -> None:
-        """Say if Slurm leaves less time than the ranks may take."""
-        wait = self._kill_wait()
-        if self._grace is not None and wait is not None and wait < self._grace:
-            self._say(
-                Said(
-                    f"Slurm kills a job {wait:g} s after it told it to end (KillWait): ranks do "
-                    f"not have their {self._grace:g} s then; say --signal=B:USR1@SECONDS and "
-                    "--preempt slurm to be told earlier"
-                )
-            )
-
-    def _kill_wait(self) -> float | None:
-        try:
-            config = self._ask("scontrol", "show", "config")
-        except EngineError:
-            return None
-        for line in config.splitlines():
-            name, _, value = line.partition("=")
-            if name.strip() == "KillWait" and value.split():
-                word = value.split()[0]
-                return float(word) if word.isdecimal() else None
-        return None
-
 
 def _later(seconds: float, call: Callable[[], object]) -> None:
     timer = threading.Timer(seconds, call)
     timer.daemon = True
     timer.start()
+
+
+def choose(share: Share, nodes: int | None, spares: int, _: Mapping[str, str]) -> Chosen:
+    """Make the engine of `--engine slurm`. Raises SpecError, and EngineError without Slurm."""
+    if spares:
+        raise SpecError(
+            "spare nodes of Slurm are those that an allocation has beyond --nnodes: ask for "
+            "more of them"
+        )
+    spec = share.spec
+    task = read_task(os.environ)
+    if task is not None and task.count > 1:
+        raise SpecError(
+            f"this program is one of {task.count} tasks of srun, and each would drive a job over "
+            "the whole allocation: start it once, without srun before it; or let them find each "
+            'other: procession run without --engine, procession.run(..., rendezvous="HOST:PORT")'
+        )
+    engine = Slurm()
+    found = engine.allocation
+    if nodes is not None and nodes > engine.slots:
+        raise SpecError(
+            f"{nodes} nodes are asked for, but the allocation (job {found.job}) has {engine.slots}"
+        )
+    if found.cpus_per_task and not spec.placement.chooses_cpus:
+        placement = spec.placement.__replace__(cpus_per_rank=found.cpus_per_task)
+        share = share.__replace__(spec=spec.__replace__(placement=placement))
+    if found.gpus_per_task and not share.devices:
+        share = share.__replace__(gpus=found.gpus_per_task)
+    return Chosen(engine, share, nodes or engine.slots)

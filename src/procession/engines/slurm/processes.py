@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections import deque
 from collections.abc import Mapping, Sequence
 
 from procession.engines.contract import EngineError
 from procession.engines.helper import Helper
 
 ANSWER_WITHIN = 30.0  # seconds for one of Slurm's commands
-LONGEST = 64 << 10  # bytes of a line of srun's
 FACT = re.compile(r"(?:^|(?<=\s))([^\s=]+)=(.*?)(?=\s+[^\s=]+=|$)", re.DOTALL)
-KEPT = 5  # last lines of srun, as the reason of its end
 NO_SLURM = "is not on the PATH: the commands of Slurm are needed (Debian package slurm-client)"
 
 
@@ -22,21 +19,19 @@ class Step(Helper):
     """One srun, while its step lasts.
 
     name: the step's. slots: of its tasks, by their numbers. gone: slots that are reported as gone.
-    started: slots whose tasks have begun. words: by slot, the last line of its task. exits: by
-    slot, how its task exited. last: srun's last lines.
+    words: by slot, the last line of its task. exits: by slot, how its task exited. `last` has
+    srun's own lines.
     """
 
     def __init__(
         self, name: str, argv: Sequence[str], env: Mapping[str, str], slots: tuple[int, ...]
     ) -> None:
-        super().__init__(argv, longest=LONGEST, env=env)
+        super().__init__(argv, env=env)
         self.name = name
         self.slots = slots
         self.gone: set[int] = set()
-        self.started: set[int] = set()
         self.words: dict[int, str] = {}
         self.exits: dict[int, str] = {}
-        self.last: deque[str] = deque(maxlen=KEPT)
 
     @property
     def exit(self) -> str:
