@@ -68,11 +68,6 @@ class Link:
         return self._socket is None
 
     @property
-    def trusted(self) -> bool:
-        """Whether the peer has proved that it has the key."""
-        return self._wire.trusted
-
-    @property
     def waiting(self) -> bool:
         """Whether something is still to be sent."""
         return bool(self._unsent or self._hasty or self._parcels)

@@ -136,14 +136,6 @@ class Wire:
         """What encrypts this connection, in words; "" for nothing."""
         return self._tunnel.said if self._tunnel is not None and self._tunnel.ready else ""
 
-    def pack(self, kind: str, fields: Fields, blob: bytes = b"") -> bytes:
-        """Give the bytes of a message. Raises ValueError for what is too large, or no JSON."""
-        parcel = Parcel(kind, fields, blob)
-        found: list[bytes | memoryview] = []
-        while not parcel.done:
-            found += self.frame(parcel)
-        return b"".join(found)
-
     def frame(self, parcel: Parcel) -> list[bytes | memoryview]:
         """Give the bytes of a parcel's next frame, to be sent in the order in which it is asked."""
         assert self.ready, "the peer's opening has not come"
