@@ -3,8 +3,8 @@
 import pytest
 
 from seams.slurm import (
+    fact,
     read_ends,
-    read_facts,
     read_line,
     read_lost,
     step_command,
@@ -61,7 +61,7 @@ def test_lines_of_tasks():
 
 
 def test_facts_of_a_job_whose_paths_have_spaces():
-    said = "JobId=7 JobName=a b JobState=FAILED ExitCode=5:0 StdOut=/a b/c d.out Power=\n"
-    facts = read_facts(said)
-    assert (facts["JobState"], facts["ExitCode"]) == ("FAILED", "5:0")
-    assert (facts["StdOut"], facts["JobName"], facts["Power"]) == ("/a b/c d.out", "a b", "")
+    said = "JobId=7 JobName=a b JobState=FAILED BatchHost=n1 StdOut=/a b/c d.out Power=\n"
+    assert [fact(said, name) for name in ("JobState", "BatchHost", "Host", "Power")] == [
+        "FAILED", "n1", "", "",
+    ]  # fmt: skip

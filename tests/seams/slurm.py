@@ -9,6 +9,6 @@ __getattr__ = lazily(
         "procession.engines.slurm.commands": (
             "BECOME read_ends read_line read_lost step_command step_environment"
         ),
-        "procession.engines.slurm.processes": "Step read_facts",
+        "procession.engines.slurm.processes": "Step fact",
     }
 )

@@ -27,9 +27,8 @@ class OwnNode(Record):
 
     Its ranks run what this launcher was asked for, and write to its console.
 
-    spec: what its ranks run. devices: the kind of which each gets one. greeting: further fields of
-    its greeting. address: where ranks of other nodes find this one, "" for that of the link. meets:
-    where all ranks meet, as this launcher was told; ("", 0) where node 0 chooses it. patience:
+    spec: what its ranks run. greeting: further fields of its greeting. address: where ranks of
+    other nodes find this one, "" for that of the link. meets: where all ranks meet, as this launcher was told; ("", 0) where node 0 chooses it. patience:
     seconds in which the driver must be found. answer: seconds for its answer. signals: those that
     are passed on to the driver; none unless it runs in the main thread. ending: those of them that
     end the run. repeated: SIGTERM may come several times for one reason. say: shows a line. hears:
@@ -44,7 +43,6 @@ class OwnNode(Record):
     """
 
     spec: Spec
-    devices: str
     greeting: Mapping[str, Any]
     address: str
     patience: float

@@ -129,7 +129,6 @@ def make_node_process(
     waits = waiting or Waiting(terms, say if terms.tells else _nobody)
     own = OwnNode(
         spec=spec,
-        devices="",
         greeting=known,
         address=terms.local_addr or (terms.host if hosts else ""),
         patience=waits.left,

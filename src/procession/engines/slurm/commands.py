@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from procession.engines.slurm.allocation import expand
+
 # Variables that `srun` takes as options. A batch script and a shell of salloc have those that the
 # user asked for *tasks*; a node process gets all of its node.
 SHAPING = (
@@ -30,7 +32,7 @@ BECOME = (
 )
 NOISE = ("srun: cluster configuration lacks support for cpu binding",)
 TOLD = re.compile(r"\s*(\d+): ?(.*)", re.DOTALL)
-TASKS = re.compile(r"srun: error: .*?\btasks? ([\d,-]+)(?:: (.*)| (launch failed.*))")
+TASKS = re.compile(r"srun: error: .*?\btasks? (\d+(?:[,-]\d+)*)(?:: (.*)| (launch failed.*))")
 NODE_FAILED = re.compile(r"srun: error: Node failure on (\S+)")
 
 
@@ -88,19 +90,10 @@ def read_ends(line: str) -> tuple[tuple[int, ...], str]:
     if match is None:
         return (), ""
     why = match[2] or match[3]
-    return _numbers(match[1]), why[:1].lower() + why[1:]
+    return tuple(map(int, expand(f"[{match[1]}]"))), why[:1].lower() + why[1:]
 
 
 def read_lost(line: str) -> str | None:
     """Give the node of which srun says in this line that Slurm has lost it."""
     match = NODE_FAILED.match(line)
     return match and match[1]
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdecimal():
-            found += range(int(first), int(last or first) + 1)
-    return tuple(found)

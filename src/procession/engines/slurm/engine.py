@@ -115,7 +115,8 @@ class Slurm:
         Raises EngineError if Slurm has lost the node.
         """
         node = self._nodes[slot]
-        state = self._ask("sinfo", "--noheader", f"--nodes={node}", "--format=%T").split("\n")[0]
+        line = ("sinfo", "--noheader", f"--nodes={node}", "--format=%T")
+        state = ask(line, self._env).split("\n")[0]
         if not state or state.endswith("*") or state.startswith(("down", "fail", "unknown")):
             raise EngineError(
                 f"node {node} is {state or 'unknown'}: there is no node for another node process; "
@@ -130,14 +131,16 @@ class Slurm:
         Slurm takes the node out of use.
         """
         ends = time.monotonic() + LOST_WITHIN
-        running = [step for step in self._steps if not step.join(self._patience(step, ends))]
+        for step in self._steps:
+            if step.started:  # another one does not end by itself
+                step.join(max(0.0, ends - time.monotonic()))
+        running = [step for step in self._steps if step.running]
         if not running:
             return
         try:
-            said = self._ask(
-                "squeue", "--noheader", "--steps", f"--job={self.allocation.job}",
-                "--format=%i|%j",
-            )  # fmt: skip
+            job = f"--job={self.allocation.job}"
+            line = ("squeue", "--noheader", "--steps", job, "--format=%i|%j")
+            said = ask(line, self._env)
             numbers = dict(line.strip().split("|")[::-1] for line in said.splitlines())
             found = [numbers[step.name] for step in running if step.name in numbers]
             if found:
@@ -146,10 +149,6 @@ class Slurm:
         except EngineError as e:
             self._tell(Said(str(e)))
         end_all(running, KILL_WITHIN)
-
-    def _patience(self, step: Step, ends: float) -> float:
-        """Give the seconds in which a step may end by itself: none if no task of it has begun."""
-        return max(0.0, ends - time.monotonic()) if step.started else 0.0
 
     def close(self) -> None:
         """Wait a little for srun, and end what is left."""
@@ -249,15 +248,11 @@ class Slurm:
             self._tell(event)
 
     def _job_state(self) -> str:
+        line = ("squeue", "--noheader", f"--job={self.allocation.job}", "--format=%T")
         try:
-            options = ("--noheader", f"--job={self.allocation.job}", "--format=%T")
-            return self._ask("squeue", *options).strip() or "gone"
+            return ask(line, self._env).strip() or "gone"
         except EngineError:
             return "gone"
-
-    def _ask(self, *argv: str) -> str:
-        """Give the output of one of Slurm's commands. Raises EngineError, with its own words."""
-        return ask(argv, self._env)
 
 
 def _later(seconds: float, call: Callable[[], object]) -> None:

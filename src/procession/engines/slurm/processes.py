@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,6 @@ from procession.engines.contract import EngineError
 from procession.engines.helper import Helper
 
 ANSWER_WITHIN = 30.0  # seconds for one of Slurm's commands
-FACT = re.compile(r"(?:^|(?<=\s))([^\s=]+)=(.*?)(?=\s+[^\s=]+=|$)", re.DOTALL)
 NO_SLURM = "is not on the PATH: the commands of Slurm are needed (Debian package slurm-client)"
 
 
@@ -75,20 +73,7 @@ def ask(
     return done.stdout
 
 
-def facts_of(job: str) -> dict[str, str]:
-    """Give what Slurm knows of a job. JobState is UNKNOWN when Slurm has forgotten it."""
-    try:
-        said = ask(("scontrol", "show", "job", "--oneliner", job), os.environ)
-    except EngineError as e:
-        if "Invalid job id" in str(e):
-            return {"JobState": "UNKNOWN"}
-        return {"JobState": "PENDING", "Reason": str(e)}  # the controller may be back soon
-    return read_facts(said)
-
-
-def read_facts(said: str) -> dict[str, str]:
-    """Read `Key=value Key=value`, of which the first of a key counts; values may hold spaces."""
-    facts: dict[str, str] = {}
-    for key, value in FACT.findall(said.strip()):
-        facts.setdefault(key, value)
-    return facts
+def fact(said: str, name: str) -> str:
+    """Give the first value of a name in what `scontrol show` says, "" if there is none."""
+    match = re.search(rf"(?:^|\s){name}=(\S+)", said)
+    return match[1] if match else ""
