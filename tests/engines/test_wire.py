@@ -46,12 +46,12 @@ def test_a_large_message_goes_in_parts_and_others_between_them():
         assert sum(map(len, parts)) <= PART + 100
         found += node.feed(b"".join(parts))
         found += node.feed(pack(driver, "beat", {"at": frames}))
-    assert frames == 3
+    assert frames == 4
     whole = Message("launch", {"node": 1}, blob)
     assert found == [
-        *(Message("beat", {"at": n}) for n in (1, 2)),
+        *(Message("beat", {"at": n}) for n in (1, 2, 3)),
         whole,
-        Message("beat", {"at": 3}),
+        Message("beat", {"at": 4}),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
 import time
@@ -46,7 +47,6 @@ class Helper:
             raise EngineError(f"{argv[0]} cannot be started: {e.strerror or e}") from None
         self.pid = self._process.pid
         self._reader: threading.Thread | None = None
-        self._speaking = threading.Lock()
         self.say(first or b"")
 
     @property
@@ -62,33 +62,24 @@ class Helper:
             with self._process.stdout as lines:
                 while line := lines.readline(LONGEST):
                     hear(line.decode(errors="replace").rstrip("\r\n"))
-            code = self._process.wait()
-            self.hang_up()
-            self.code = code
+            self.code = self._process.wait()
             ended()
 
         self._reader = threading.Thread(target=read, name="procession-helper", daemon=True)
         self._reader.start()
 
     def say(self, words: bytes) -> None:
-        """Write to its standard input; lost if it has none any more."""
-        with self._speaking:
-            if self._process.stdin is None or self._process.stdin.closed:
-                return
-            try:
+        """Write to its standard input; lost if it has ended."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
                 self._process.stdin.write(words)
                 self._process.stdin.flush()
-            except OSError:
-                pass  # the reader notices that it has ended
 
     def hang_up(self) -> None:
-        """Close its standard input."""
-        with self._speaking:
-            if self._process.stdin is not None:
-                try:
-                    self._process.stdin.close()
-                except OSError:
-                    pass  # what was not written is lost
+        """Close its standard input: the last that is said to it."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):  # what was not written is lost
+                self._process.stdin.close()
 
     def kill(self) -> None:
         """Send it SIGKILL, if it runs."""

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from procession.engines.wire import Fields, Message, Parcel, Side, Wire, WireError
+from procession.engines.wire import Fields, Message, Parcel, Piece, Side, Wire, WireError
 from procession.system.eventloop import EventLoop
 
 BLOCK = 1 << 18  # bytes that are read at once; then others have their turn
@@ -50,7 +50,7 @@ class Link:
         self._lost = lost
         self._hasty: deque[Parcel] = deque()
         self._parcels: deque[Parcel] = deque()
-        self._unsent: deque[bytes | memoryview] = deque([first + self._wire.opening])
+        self._unsent: deque[Piece] = deque([first + self._wire.opening])
         loop.watch(sock.fileno(), self.look)
         self._flush()
 

@@ -105,6 +105,7 @@ class SshEngine:
         old = self._connections.pop(slot, None)  # its events are ignored from now on
         if old is not None:
             old.kill()
+            old.hang_up()
         self._connect(slot)
 
     def kill(self) -> None:
@@ -112,7 +113,6 @@ class SshEngine:
         running = [c for c in self._connections.values() if c.running]
         for connection in running:
             connection.say(KILL)
-            connection.hang_up()
         end_all(running, KILL_WITHIN)
 
     def close(self) -> None:
