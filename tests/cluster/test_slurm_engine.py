@@ -99,6 +99,16 @@ def test_the_end_of_the_job_is_told(slurm, processes):
         assert f"job {allocation.job} is" in ear.over()[0]
 
 
+def test_a_kill_ends_all_node_processes(slurm, processes):
+    with (
+        allocated(slurm, "-N2", "--no-kill") as allocation,
+        started(allocation, processes) as (engine, _),
+    ):
+        up = processes.all_up(2)
+        engine.kill()
+        gone([told["pid"] for told in up.values()])
+
+
 def test_a_step_that_cannot_start_says_why(slurm, processes):
     with allocated(slurm, "-N2", "--no-kill") as allocation:
         wrong = Allocation(allocation.job, (*allocation.nodes, "nowhere"))

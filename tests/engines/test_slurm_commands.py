@@ -13,13 +13,13 @@ from seams.slurm import (
 
 
 def test_a_step_has_one_task_on_each_node():
-    words = step_command(["agent"], job="7", nodes=["n1", "n2"], name="x")
+    words = step_command(["agent"], job="7", nodes=["n1", "n2"])
     assert words[0] == "srun"
     assert {"--jobid=7", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=n1,n2",
             "--no-kill", "--kill-on-bad-exit=0", "--overlap"} <= {*words}  # fmt: skip
     assert words[-1] == "agent"
     assert not any("gpus" in w for w in words)
-    words = step_command(["agent"], job="7", nodes=["n1"], name="x", gpus=4)
+    words = step_command(["agent"], job="7", nodes=["n1"], gpus=4)
     assert "--gpus-per-node=4" in words
 
 

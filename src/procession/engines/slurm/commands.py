@@ -42,14 +42,14 @@ def step_environment(env: Mapping[str, str], more: Mapping[str, str]) -> dict[st
 
 
 def step_command(
-    argv: Iterable[str], *, job: str, nodes: Iterable[str], name: str, gpus: int | None = None
+    argv: Iterable[str], *, job: str, nodes: Iterable[str], gpus: int | None = None
 ) -> list[str]:
     """Give the command that runs `argv` once on each of these nodes, with all that the job has
     there.
 
-    The first words of each task are `STARTED` and its node. name: the step's, to find it by.
-    gpus: of the job on each node, where it asked for them by task: Slurm gives a step its share
-        of these by its own tasks, unless the step says otherwise.
+    The first words of each task are `STARTED` and its node. gpus: of the job on each node, where it
+    asked for them by task: Slurm gives a step its share of these by its own tasks, unless the step
+    says otherwise.
     """
     nodes = list(nodes)
     return [
@@ -59,7 +59,7 @@ def step_command(
         f"--ntasks={len(nodes)}",
         "--ntasks-per-node=1",
         f"--nodelist={','.join(nodes)}",
-        f"--job-name={name}",
+        "--job-name=procession",
         "--overlap",  # the job's other steps, and a node process's successor, want the same CPUs
         "--cpu-bind=none",
         "--mpi=none",  # ranks are no MPI tasks of this step

@@ -1,19 +1,18 @@
 """Slurm: one step of `srun` in an allocation, with a node process on each of its nodes.
 
 Theory of operation. All node processes are tasks of one step, so that they start together and Slurm
-knows them; a node process that replaces another one is a step of its own. A step has a unique name,
-by which its number is found when it is to be killed: `srun` does not print the number.
+knows them; a node process that replaces another one is a step of its own.
 
 The step must do nothing by itself: the end of one task does not end others, and the loss of a node
 does not end the step. Slurm's news of tasks come late (an exit when nobody holds the task's output
 any more, a lost node after SlurmdTimeout, 300 s by default): the links to node processes are
 quicker, and count.
 
-`srun` has a session of its own, so that Ctrl-C reaches the driver alone. SIGTERM makes srun kill
-all tasks by SIGKILL at once, so it is never sent; a SIGKILL to srun has the same effect (a process
-that it has forked sees to that). So srun is left alone when the driver is killed: node processes
-notice that their driver is gone and end in order, and srun ends with the last one. A job that Slurm
-ends at the loss of a node (one without `--no-kill`) cannot be helped.
+`srun` has a session of its own, so that Ctrl-C reaches the driver alone. A SIGKILL to srun makes
+Slurm kill all tasks of the step at once: a process that srun has forked sees to that. It is the
+last resort, and srun is left alone when the driver is killed: node processes notice that their
+driver is gone and end in order, and srun ends with the last one. A job that Slurm ends at the loss
+of a node (one without `--no-kill`) cannot be helped.
 
 When a job is cancelled, preempted or at its time limit, Slurm sends SIGCONT and SIGTERM, at the
 time limit twice: with proctrack/linuxproc to every process below the job's, with proctrack/pgid to
@@ -27,8 +26,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
-import uuid
 from collections.abc import Callable, Mapping
 
 from procession.engines.contract import (
@@ -57,8 +54,7 @@ from procession.engines.slurm.processes import NO_SLURM, Step, ask
 from procession.engines.work import Share
 from procession.values.errors import SpecError
 
-PROGRAMS = ("srun", "scontrol", "squeue", "scancel")
-KILL_WITHIN = 1.0  # seconds for scancel to take effect
+PROGRAMS = ("srun", "squeue", "sinfo")
 END_WITHIN = 5.0  # seconds for srun to end after its tasks
 WORDS_WITHIN = 0.5  # seconds for a task's last lines, which may follow the news of its exit
 LOST_WITHIN = 2.0  # the same, where some tasks are not known to have ended
@@ -130,25 +126,8 @@ class Slurm:
         A step that is ending is left alone: to kill it then makes slurmstepd hang now and then, and
         Slurm takes the node out of use.
         """
-        ends = time.monotonic() + LOST_WITHIN
-        for step in self._steps:
-            if step.started:  # another one does not end by itself
-                step.join(max(0.0, ends - time.monotonic()))
-        running = [step for step in self._steps if step.running]
-        if not running:
-            return
-        try:
-            job = f"--job={self.allocation.job}"
-            line = ("squeue", "--noheader", "--steps", job, "--format=%i|%j")
-            said = ask(line, self._env)
-            numbers = dict(line.strip().split("|")[::-1] for line in said.splitlines())
-            found = [numbers[step.name] for step in running if step.name in numbers]
-            if found:
-                # scancel would wait for a node that is cut off; the controller knows by then.
-                ask(("scancel", "--signal=KILL", *found), self._env, within=KILL_WITHIN)
-        except EngineError as e:
-            self._tell(Said(str(e)))
-        end_all(running, KILL_WITHIN)
+        end_all([step for step in self._steps if step.started], LOST_WITHIN)
+        end_all(self._steps, 0.0)  # one without tasks does not end by itself
 
     def close(self) -> None:
         """Wait a little for srun, and end what is left."""
@@ -161,19 +140,17 @@ class Slurm:
 
     def _launch(self, nodes: tuple[str, ...], slot: int | None) -> None:
         """Start a step; slot: of the one node, None for all of them."""
-        name = f"procession-{uuid.uuid4().hex[:8]}"
         argv = step_command(
             self._command.argv,
             job=self.allocation.job,
             nodes=nodes,
-            name=name,
             gpus=self.allocation.gpus_per_node,
         )
         more = dict(self._command.env)
         if slot is not None:
             more[SLOT] = str(slot)
         slots = tuple(range(len(nodes))) if slot is None else (slot,)
-        step = Step(name, argv, step_environment(self._env, more), slots)
+        step = Step(argv, step_environment(self._env, more), slots)
         self._steps = [*[s for s in self._steps if s.running], step]
         step.watch(lambda line: self._hear(step, line), lambda: self._hear_end(step))
 

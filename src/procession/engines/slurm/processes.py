@@ -16,16 +16,13 @@ NO_SLURM = "is not on the PATH: the commands of Slurm are needed (Debian package
 class Step(Helper):
     """One srun, while its step lasts.
 
-    name: the step's. slots: of its tasks, by their numbers. gone: slots that are reported as gone.
+    slots: of its tasks, by their numbers. gone: slots that are reported as gone.
     words: by slot, the last line of its task. exits: by slot, how its task exited. `last` has
     srun's own lines.
     """
 
-    def __init__(
-        self, name: str, argv: Sequence[str], env: Mapping[str, str], slots: tuple[int, ...]
-    ) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], slots: tuple[int, ...]) -> None:
         super().__init__(argv, env=env)
-        self.name = name
         self.slots = slots
         self.gone: set[int] = set()
         self.words: dict[int, str] = {}
