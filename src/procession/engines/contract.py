@@ -104,26 +104,21 @@ class Engine(Protocol):
 
         Raises SpecError or EngineError.
         """
-        ...
 
     def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:
         """Have a node process started in each slot; returns when that is under way.
 
         tell: may be called from any thread, until `close` returns. Raises EngineError.
         """
-        ...
 
     def replace(self, slot: int) -> None:
         """Have a node process started for a slot that has lost its own, on any node that is free.
 
         Raises EngineError if there is none.
         """
-        ...
 
     def kill(self) -> None:
         """Have all node processes ended that are left, by force."""
-        ...
 
     def close(self) -> None:
         """Give everything back; nothing that it started is left then."""
-        ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import ipaddress
 import os
@@ -25,21 +24,19 @@ def open_door(terms: Terms) -> socket.socket | None:
     """
     if terms.is_host is False or (terms.is_host is None and not is_own(terms.host, terms.join)):
         return None
-    *others, last = terms.port, *terms.further
-    for port in others:
-        with contextlib.suppress(OSError):
+    fault = OSError()
+    for port in (terms.port, *terms.further):
+        try:
             return listen(port)
-    try:
-        return listen(last)
-    except OSError as e:
-        if terms.is_host is None and e.errno == errno.EADDRINUSE:
-            return None
-        why = e.strerror or os.strerror(e.errno or 0)
-        again = "start the step again, for a new step has other ports"  # nobody has chosen them
-        raise SpecError(
-            f"this launcher is to host the rendezvous at {terms.places}, and cannot listen on port "
-            f"{last}: {why}; {again if others else 'choose another port on all machines'}"
-        ) from None
+        except OSError as e:
+            fault = e
+    if terms.is_host is None and fault.errno == errno.EADDRINUSE:
+        return None
+    again = "start the step again, for a new step has other ports"  # nobody has chosen them
+    raise SpecError(
+        f"this launcher is to host the rendezvous at {terms.places}, and cannot listen there: "
+        f"{fault.strerror}; {again if terms.further else 'choose another port on all machines'}"
+    )
 
 
 @lru_cache(maxsize=1)
