@@ -73,11 +73,9 @@ def run_together(
         _warn(trust.note)
     own, door = share_of(spec, terms), open_door(terms)
     job: Group
-    words: dict[str, Any] = {}
 
-    def last_words(end: GroupEnd) -> dict[str, Any]:
-        words.update(_last_words(job.state, end, job.who_stopped))
-        return words
+    def last_words(end: GroupEnd | None) -> dict[str, Any]:
+        return _last_words(job.state, end, job.who_stopped) if end is not None else {}
 
     if door is None:
         waiting = Waiting(terms, _warn, may_host=True)
@@ -105,7 +103,7 @@ def run_together(
             job.wait(timeout)
     except StillRuns:
         raise TimeoutError(_too_long(own, timeout)) from None
-    return _outcome(node, own, words)
+    return _outcome(node, own, last_words(job.end))
 
 
 def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) -> Terms:

@@ -24,7 +24,7 @@ from procession.values.base import Value
 from procession.values.errors import SpecError
 from procession.values.spec import Spec
 
-SAID_AFTER = (5.0, 30.0, 120.0)  # seconds of waiting after which it is said; then every last one
+SAID_AFTER = 5.0  # seconds of waiting after which it is said, and again after three times as many
 ANY_SLOT = -1
 MOST_RANKS = 1 << 16  # of a machine
 
@@ -52,8 +52,7 @@ class Waiting:
         self._may_host = may_host and terms.is_host is None and is_own(terms.host, terms.join)
         self.door: socket.socket | None = None
         self._began = time.monotonic()
-        self._times = list(SAID_AFTER)
-        self._next = self._times.pop(0)
+        self._next = SAID_AFTER
 
     @property
     def left(self) -> float:
@@ -73,7 +72,7 @@ class Waiting:
         waited = time.monotonic() - self._began
         if waited < self._next:
             return
-        self._next = waited + (self._times.pop(0) if self._times else SAID_AFTER[-1])
+        self._next = 3 * waited
         left = self._terms.join - waited
         self._say(
             f"waiting for the rendezvous at {self._terms.at}, for {max(0.0, left):.0f} s more: "
