@@ -14,7 +14,6 @@ from seams.rendezvous import (
     is_own,
     link_key,
     make_node_process,
-    objection_of,
     open_door,
     parse_conf,
     say_who_may_join,
@@ -169,8 +168,8 @@ def test_a_port_that_is_taken_is_passed_over_where_there_are_others():
 
 
 def test_who_cannot_be_taken():
-    objection = objection_of(TERMS)
-    greeting = {"host": "h1", "nproc": 2, "least": 2, "most": 2, "order": ["h1", 5]}
+    objection = Roll(TERMS).object_to
+    greeting = {"slot": -1, "host": "h1", "nproc": 2, "least": 2, "most": 2, "order": ["h1", 5]}
     assert objection(greeting) == ""
     assert objection({**greeting, "nproc": 3}) == ""
     assert "h1 cannot have 0 ranks" in objection({**greeting, "nproc": 0})

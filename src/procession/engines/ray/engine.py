@@ -100,7 +100,7 @@ class RayEngine:
         self._waiting: list[threading.Thread] = []
 
     def check(self) -> None:
-        """Refuse early what is sure to fail. Raises RayMissing, SpecError or EngineError."""
+        """Refuse early what is sure to fail. Raises SpecError or EngineError."""
         self._cluster.find(self.slots)
 
     def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:

@@ -11,7 +11,6 @@ from procession.engines.contract import EngineEvent, NodeCommand
 from procession.engines.launching import group_on
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.reception import Reception
-from procession.engines.rendezvous.member import objection_of
 from procession.engines.rendezvous.secret import Trust
 from procession.engines.rendezvous.terms import SPARES, Terms
 from procession.engines.will import Will
@@ -21,6 +20,7 @@ from procession.values.errors import GroupEnd
 from procession.values.spec import Spec
 
 NOT_AGAIN = "does not start a launcher again that was lost"
+MOST_RANKS = 1 << 16  # of a machine
 SHOWN = 8  # machines that are named
 
 
@@ -68,12 +68,23 @@ class Roll:
 
     def __init__(self, terms: Terms) -> None:
         self._missing = dict(enumerate(terms.together))
-        self._objection = objection_of(terms)
+        self._terms = terms
 
     def object_to(self, greeting: Any) -> str:
         """Take note of a launcher that comes; gives why it cannot be taken, "" if it can."""
         self._missing.pop(greeting["slot"], None)
-        return self._objection(greeting)
+        nproc, *asked = (int(greeting[name]) for name in ("nproc", "least", "most"))
+        who, here, terms = str(greeting["host"]), self._terms.at, self._terms
+        if asked != [terms.least, terms.most]:
+            return (
+                f"{who} was started with --nnodes {_count(*asked)}, and {here} with "
+                f"{_count(terms.least, terms.most)}: write the same on all machines"
+            )
+        if not 0 < nproc <= MOST_RANKS:
+            return f"{who} cannot have {nproc} ranks"
+        if (terms.number is None) != ("order" in greeting):
+            return f"{who} and {here} have different --rdzv-backend: write the same on all"
+        return ""
 
     def absent(self) -> str:
         """Say who has not come, "" where that is not known."""
@@ -132,3 +143,7 @@ def share_of(spec: Spec, terms: Terms) -> Spec:
     """
     own = divide(Share(spec), terms.most).spec
     return own if terms.starter else own.__replace__(logs=spec.logs)
+
+
+def _count(least: int, most: int) -> str:
+    return str(most) if least == most else f"{least}:{most}"

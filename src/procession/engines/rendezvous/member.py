@@ -26,7 +26,6 @@ from procession.values.spec import Spec
 
 SAID_AFTER = 5.0  # seconds of waiting after which it is said, and again after three times as many
 ANY_SLOT = -1
-MOST_RANKS = 1 << 16  # of a machine
 
 
 class Verdict(Value):
@@ -203,27 +202,3 @@ def say_spare(node: NodeProcess, name: str) -> str:
     if not node.last_words.get("spare"):
         return ""
     return f"procession: this machine was not needed: {name} has ended without it [P419]"
-
-
-def objection_of(terms: Terms) -> Callable[[Any], str]:
-    """Give what says why a launcher that comes cannot be taken, by its greeting."""
-
-    def object_to(greeting: Any) -> str:
-        asked = int(greeting["nproc"]), int(greeting["least"]), int(greeting["most"])
-        who = str(greeting["host"])
-        if asked[1:] != (terms.least, terms.most):
-            return (
-                f"{who} was started with --nnodes {_count(*asked[1:])}, and {terms.at} with "
-                f"{_count(terms.least, terms.most)}: write the same on all machines"
-            )
-        if not 0 < asked[0] <= MOST_RANKS:
-            return f"{who} cannot have {asked[0]} ranks"
-        if (terms.number is None) != ("order" in greeting):
-            return f"{who} and {terms.at} have different --rdzv-backend: write the same on all"
-        return ""
-
-    return object_to
-
-
-def _count(least: int, most: int) -> str:
-    return str(most) if least == most else f"{least}:{most}"

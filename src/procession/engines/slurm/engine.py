@@ -216,9 +216,9 @@ class Slurm:
         state = self._job_state()
         if state != "RUNNING":
             job = f"job {self.allocation.job} is {state.lower().replace('_', ' ')}"
-            self._say(EngineGone(f"Slurm's {job}: {why or 'its node is lost'}"))
+            self._say(EngineGone(f"Slurm's {job}: {why}"))
         elif not step.started:
-            self._say(EngineGone(f"Slurm started no node process: {why or 'its node is lost'}"))
+            self._say(EngineGone(f"Slurm started no node process: {why}"))
 
     def _say(self, event: EngineEvent) -> None:
         if not self._over:
