@@ -20,8 +20,8 @@ class Helper:
 
     env: its variables; None: those of this process. first: what it is given on its standard input,
     which stays open; None: it has none. code: its return code as in `subprocess`, None while it
-    runs. last: its last lines, as far as they say why it ends. started: slots whose node process
-    has begun. Raises EngineError.
+    runs. last: its last lines, as far as they say why it ends. heard: bytes that it has written.
+    started: slots whose node process has begun. Raises EngineError.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class Helper:
     ) -> None:
         self.code: int | None = None
         self.last: deque[str] = deque(maxlen=KEPT)
+        self.heard = 0
         self.started: set[int] = set()
         try:
             self._process = subprocess.Popen(
@@ -61,6 +62,7 @@ class Helper:
             assert self._process.stdout is not None
             with self._process.stdout as lines:
                 while line := lines.readline(LONGEST):
+                    self.heard += len(line)
                     hear(line.decode(errors="replace").rstrip("\r\n"))
             self.code = self._process.wait()
             ended()

@@ -50,6 +50,7 @@ from procession.values.errors import SpecError
 NO_SSH = "ssh is not on the PATH: OpenSSH's client is needed (Debian package openssh-client)"
 END_WITHIN = 5.0  # seconds for node processes to go when their connections are closed
 KILL_WITHIN = 1.0  # seconds for a kill to get through, before the connection itself is ended
+MOST_BEFORE = 64 << 10  # bytes that a log-in may print before it starts a node process
 PYTHONS = ("python3", "python")
 
 
@@ -143,6 +144,10 @@ class SshEngine:
         )
 
     def _hear(self, slot: int, connection: Helper, line: str) -> None:
+        if connection.heard > MOST_BEFORE and not connection.started:
+            connection.last.append("its log-in prints without end")
+            connection.kill()
+            return
         connection.last.append(line)
         if line.startswith(STARTED):
             connection.started.add(slot)
