@@ -132,7 +132,10 @@ def test_munge_that_fails_on_one_machine_is_told_of(tmp_path, monkeypatch):
 def test_who_has_not_come_is_named():
     roll = Roll(TERMS.__replace__(together=("n0", "n1")))
     roll.object_to({"slot": 0, "host": "n0", "nproc": 2, "least": 2, "most": 2})
-    assert roll.absent() == "nothing came from n1: is procession installed there? [P211]"
+    assert roll.absent() == (
+        "nothing came from n1: is procession installed there? If so, its own lines say why it did "
+        "not join [P211]"
+    )
 
 
 def test_who_is_the_host():

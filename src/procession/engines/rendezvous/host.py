@@ -93,7 +93,8 @@ class Roll:
         if not names:
             return ""
         who = f"{', '.join(names[:SHOWN])}{more}"
-        return f"nothing came from {who}: is procession installed there? [P211]"
+        why = "is procession installed there? If so, its own lines say why it did not join"
+        return f"nothing came from {who}: {why} [P211]"
 
 
 def make_hosted_job(
