@@ -15,7 +15,7 @@ import pytest
 from cluster.enginework import Ear
 from conftest import alive, until
 from seams.jobs import EngineError
-from seams.ray import RayEngine, RayMissing
+from seams.ray import RayEngine
 from seams.ray import cluster as cluster_module
 from seams.values import SpecError
 from support import PYTHON, write
@@ -183,7 +183,7 @@ def test_a_ray_of_its_own(ray_processes, tmp_path):
 
 def test_without_ray(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(RayMissing, match=r"pip install 'procession\[ray\]'"):
+    with pytest.raises(EngineError, match=r"pip install 'procession\[ray\]'"):
         RayEngine(2).check()
 
 

@@ -68,7 +68,7 @@ def test_a_node_process_has_all_of_its_node(slurm, tmp_path):
         import json, os, sys, time, pathlib
         sys.path[:0] = {[str(p) for p in (TESTS, TESTS.parent)]}
         from cluster.enginework import Ear, NodeProcesses
-        from procession.engines.slurm import Slurm
+        from procession.engines.slurm.engine import Slurm
         processes, ear = NodeProcesses(pathlib.Path({str(tmp_path)!r})), Ear()
         engine = Slurm()
         print(engine.allocation)
@@ -99,6 +99,16 @@ def test_the_end_of_the_job_is_told(slurm, processes):
         assert f"job {allocation.job} is" in ear.over()[0]
 
 
+def test_a_kill_ends_all_node_processes(slurm, processes):
+    with (
+        allocated(slurm, "-N2", "--no-kill") as allocation,
+        started(allocation, processes) as (engine, _),
+    ):
+        up = processes.all_up(2)
+        engine.kill()
+        gone([told["pid"] for told in up.values()])
+
+
 def test_a_step_that_cannot_start_says_why(slurm, processes):
     with allocated(slurm, "-N2", "--no-kill") as allocation:
         wrong = Allocation(allocation.job, (*allocation.nodes, "nowhere"))
@@ -116,14 +126,6 @@ def test_a_job_that_is_gone_says_so(slurm, processes):
         assert "Invalid job id" in ear.over()[0]
 
 
-def test_too_short_a_kill_wait_is_said(slurm, processes):
-    with (
-        allocated(slurm, "-N1", "--no-kill") as allocation,
-        started(allocation, processes, grace=30.0) as (_, ear),
-    ):
-        assert "5 s after" in ear.said() and "30 s" in ear.said()
-
-
 def test_srun_goes_with_the_last_node_process_of_a_killed_driver(slurm, tmp_path):
     """Node processes are not killed: they may end in order, and say what they do."""
     script = write(
@@ -132,7 +134,7 @@ def test_srun_goes_with_the_last_node_process_of_a_killed_driver(slurm, tmp_path
         import pathlib, sys, time
         sys.path[:0] = {[str(p) for p in (TESTS, TESTS.parent)]}
         from cluster.enginework import Ear, NodeProcesses
-        from procession.engines.slurm import Slurm
+        from procession.engines.slurm.engine import Slurm
         from procession.engines.slurm.allocation import Allocation
         processes, ear = NodeProcesses(pathlib.Path({str(tmp_path)!r})), Ear()
         engine = Slurm(Allocation(sys.argv[1], tuple(sys.argv[2:])))

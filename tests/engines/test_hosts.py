@@ -80,12 +80,8 @@ def test_which_list_counts(tmp_path):
 
 
 def test_a_host_file_is_a_file_or_a_pipe_with_an_end(tmp_path):
-    with pytest.raises(SpecError, match="/dev/zero: it is neither a regular file nor a pipe"):
+    with pytest.raises(SpecError, match="it is longer than"):
         read_hosts("", "/dev/zero", {})
-    long = tmp_path / "long"
-    long.write_text("h1\n" * 400_000)
-    with pytest.raises(SpecError, match="it is longer than 1 MiB"):
-        read_hosts("", str(long), {})
     with pytest.raises(SpecError, match="Is a directory"):
         read_hosts("", str(tmp_path), {})
     pipe = tmp_path / "pipe"

@@ -13,6 +13,7 @@ import tblib
 
 import procession
 from engines.localengine import LocalEngine
+from engines.packed import pack
 from procession import SpecError
 from seams.wire import MAGIC, PART, Message, Wire, WireError, tunnel
 from seams.wire import wire as wire_module
@@ -60,14 +61,14 @@ def test_who_takes_the_ability_out_of_an_opening_is_found_out(monkeypatch):
         assert other.opening[at : at + 1] == CAN
         one.feed(other.opening[:at] + CANNOT + other.opening[at + 1 :])
     with pytest.raises(WireError, match="does not have the key"):
-        driver.feed(node.pack("hello", {}))
+        driver.feed(pack(node, "hello", {}))
 
 
 def test_one_end_that_cannot():
     driver, node = ends(driver=False)
     driver.feed(node.opening)
     node.feed(driver.opening)
-    assert driver.feed(node.pack("hello", {})) == [Message("hello", {})]
+    assert driver.feed(pack(node, "hello", {})) == [Message("hello", {})]
     assert driver.encryption == node.encryption == ""
 
 
@@ -79,10 +80,10 @@ def test_both_can():
     while not (driver.ready and node.ready):
         driver.feed(node.out())
         node.feed(driver.out())
-    sent = node.pack("hello", {"host": "n1"})
+    sent = pack(node, "hello", {"host": "n1"})
     assert b"n1" not in sent
     assert driver.feed(sent) == [Message("hello", {"host": "n1"})]
-    large = node.pack("value", {}, b"secret " * PART)
+    large = pack(node, "value", {}, b"secret " * PART)
     assert b"secret" not in large
     assert driver.feed(large) == [Message("value", {}, b"secret " * PART)]
     assert driver.encryption.startswith("TLSv1.3 ")

@@ -14,7 +14,6 @@ from seams.values import SpecError
         ({"cpus": -1}, "-1 CPU"),
         ({"gpus": 1.5}, "1.5 GPU: Ray counts whole ones"),
         ({"cpus": 0}, "no resources"),
-        ({"resources": {"GPU": 1}}, "GPU is given by cpus= and gpus="),
     ],
 )
 def test_numbers_that_make_no_sense(options, why):

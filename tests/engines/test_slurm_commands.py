@@ -3,8 +3,8 @@
 import pytest
 
 from seams.slurm import (
+    fact,
     read_ends,
-    read_facts,
     read_line,
     read_lost,
     step_command,
@@ -13,13 +13,13 @@ from seams.slurm import (
 
 
 def test_a_step_has_one_task_on_each_node():
-    words = step_command(["agent"], job="7", nodes=["n1", "n2"], name="x")
+    words = step_command(["agent"], job="7", nodes=["n1", "n2"])
     assert words[0] == "srun"
     assert {"--jobid=7", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=n1,n2",
             "--no-kill", "--kill-on-bad-exit=0", "--overlap"} <= {*words}  # fmt: skip
     assert words[-1] == "agent"
     assert not any("gpus" in w for w in words)
-    words = step_command(["agent"], job="7", nodes=["n1"], name="x", gpus=4)
+    words = step_command(["agent"], job="7", nodes=["n1"], gpus=4)
     assert "--gpus-per-node=4" in words
 
 
@@ -61,7 +61,7 @@ def test_lines_of_tasks():
 
 
 def test_facts_of_a_job_whose_paths_have_spaces():
-    said = "JobId=7 JobName=a b JobState=FAILED ExitCode=5:0 StdOut=/a b/c d.out Power=\n"
-    facts = read_facts(said)
-    assert (facts["JobState"], facts["ExitCode"]) == ("FAILED", "5:0")
-    assert (facts["StdOut"], facts["JobName"], facts["Power"]) == ("/a b/c d.out", "a b", "")
+    said = "JobId=7 JobName=a b JobState=FAILED BatchHost=n1 StdOut=/a b/c d.out Power=\n"
+    assert [fact(said, name) for name in ("JobState", "BatchHost", "Host", "Power")] == [
+        "FAILED", "n1", "", "",
+    ]  # fmt: skip

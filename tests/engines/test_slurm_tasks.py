@@ -28,7 +28,7 @@ def test_why_a_task_ended_is_told_with_its_last_words(late):
     told = []
     engine = Slurm(Allocation("7", ("n1", "n2", "n3")))
     engine._tell = told.append
-    step = Step("x", ["true"], {"PATH": "/usr/bin"}, (0, 1, 2))
+    step = Step(["true"], {"PATH": "/usr/bin"}, (0, 1, 2))
     ended = threading.Event()
     step.watch(lambda *_: None, ended.set)
     lines = [

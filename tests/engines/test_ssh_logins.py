@@ -23,7 +23,7 @@ def ssh(tmp_path, monkeypatch):
 @pytest.mark.parametrize("floods", ["yes garbage", r"tr '\0' x < /dev/zero"])
 def test_a_log_in_that_prints_without_end_is_ended(ssh, floods, capfd):
     ssh(f"exec {floods}")
-    with pytest.raises(StartFailed, match="host h1: its log-in prints without end"):
+    with pytest.raises(StartFailed, match="h1 was killed by signal 9: its log-in prints without"):
         procession.run(print, engine=SshEngine("h1"), nproc=1)
     assert len(capfd.readouterr().err) < 1 << 20
 

@@ -4,7 +4,7 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.engines.ray": "RayEngine RayMissing cluster",
+        "procession.engines.ray": "RayEngine cluster",
         "procession.engines.ray.actor": "as_started",
         "procession.engines.ray.cluster": "asked said",
     }

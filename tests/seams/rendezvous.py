@@ -4,11 +4,10 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.engines.anteroom": "Anteroom introduction",
         "procession.api.together": "read_terms",
         "procession.api.hosting": "Roll",
         "procession.engines.rendezvous.hosting": "is_own open_door",
-        "procession.engines.rendezvous.member": "make_node_process objection_of take_part why_none",
+        "procession.engines.rendezvous.member": "make_node_process take_part why_none",
         "procession.engines.rendezvous.munge": "Munge",
         "procession.engines.rendezvous.secret": (
             "Trust find_trust link_key say_who_may_join take_secret"

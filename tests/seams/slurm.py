@@ -4,11 +4,11 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.engines.slurm": "Slurm",
+        "procession.engines.slurm.engine": "Slurm",
         "procession.engines.slurm.allocation": "Allocation Task expand read_allocation read_task",
         "procession.engines.slurm.commands": (
             "BECOME read_ends read_line read_lost step_command step_environment"
         ),
-        "procession.engines.slurm.processes": "Step read_facts",
+        "procession.engines.slurm.processes": "Step fact",
     }
 )

@@ -9,10 +9,8 @@ from typing import Any
 
 from procession.api.jobs import group_on
 from procession.driver.reception import Reception
-from procession.engines.anteroom import Admits
-from procession.engines.contract import EngineError, EngineEvent, NodeCommand
+from procession.engines.contract import EngineEvent, NodeCommand
 from procession.engines.nodeprocess import NodeProcess
-from procession.engines.rendezvous.member import objection_of
 from procession.engines.rendezvous.secret import Trust
 from procession.engines.rendezvous.terms import SPARES, Terms
 from procession.engines.will import Will
@@ -22,6 +20,7 @@ from procession.values.errors import GroupEnd
 from procession.values.spec import Spec
 
 NOT_AGAIN = "does not start a launcher again that was lost"
+MOST_RANKS = 1 << 16  # of a machine
 SHOWN = 8  # machines that are named
 
 
@@ -65,34 +64,27 @@ class Launchers:
 
 
 class Roll:
-    """Which of the launchers have come that one command has started.
-
-    refusal: why the last one was not believed who came, "" for nobody.
-    """
+    """Which of the launchers have come that one command has started."""
 
     def __init__(self, terms: Terms) -> None:
         self._missing = dict(enumerate(terms.together))
-        self._objection = objection_of(terms)
-        self.refusal = ""
+        self._terms = terms
 
     def object_to(self, greeting: Any) -> str:
         """Take note of a launcher that comes; gives why it cannot be taken, "" if it can."""
         self._missing.pop(greeting["slot"], None)
-        return self._objection(greeting)
-
-    def asking(self, admits: Admits | None) -> Admits | None:
-        """Give what admits launchers, and takes note of why it does not. See `anteroom`."""
-        if admits is None:
-            return None
-
-        def ask(introduction: bytes) -> bytes:
-            try:
-                return admits(introduction)
-            except EngineError as e:
-                self.refusal = str(e)
-                raise
-
-        return ask
+        nproc, *asked = (int(greeting[name]) for name in ("nproc", "least", "most"))
+        who, here, terms = str(greeting["host"]), self._terms.at, self._terms
+        if asked != [terms.least, terms.most]:
+            return (
+                f"{who} was started with --nnodes {_count(*asked)}, and {here} with "
+                f"{_count(terms.least, terms.most)}: write the same on all machines"
+            )
+        if not 0 < nproc <= MOST_RANKS:
+            return f"{who} cannot have {nproc} ranks"
+        if (terms.number is None) != ("order" in greeting):
+            return f"{who} and {here} have different --rdzv-backend: write the same on all"
+        return ""
 
     def absent(self) -> str:
         """Say who has not come, "" where that is not known."""
@@ -101,9 +93,8 @@ class Roll:
         if not names:
             return ""
         who = f"{', '.join(names[:SHOWN])}{more}"
-        if self.refusal:
-            return f"{who} did not get in; who came last was not believed: {self.refusal}"
-        return f"nothing came from {who}: is procession installed there? [P211]"
+        why = "is procession installed there? If so, its own lines say why it did not join"
+        return f"nothing came from {who}: {why} [P211]"
 
 
 def make_hosted_job(
@@ -137,7 +128,7 @@ def make_hosted_job(
         last_words=last_words,
         elects=elects,
         inherits=inherits,
-        admits=roll.asking(trust.admits),
+        first=trust.first,
         sealed=f"{terms.starter} {NOT_AGAIN}" if terms.starter else "",
         absent=roll.absent,
     )
@@ -159,3 +150,7 @@ def _with_losses(spec: Spec) -> Spec:
     if restart.node_losses:
         return spec
     return spec.__replace__(restart=restart.__replace__(node_losses=restart.max))
+
+
+def _count(least: int, most: int) -> str:
+    return str(most) if least == most else f"{least}:{most}"

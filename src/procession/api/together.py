@@ -6,6 +6,7 @@ take part. Each gets the values of its own ranks: nothing that came from the net
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Mapping
@@ -73,8 +74,8 @@ def run_together(
     own, door = share_of(spec, terms), open_door(terms)
     job: Group
 
-    def last_words(end: GroupEnd) -> dict[str, Any]:
-        return _last_words(job.state, end, job.who_stopped)
+    def last_words(end: GroupEnd | None) -> dict[str, Any]:
+        return _last_words(job.state, end, job.who_stopped) if end is not None else {}
 
     if door is None:
         waiting = Waiting(terms, _warn, may_host=True)
@@ -97,22 +98,12 @@ def run_together(
         control=control,
     )
     job.start()
-    failed: GroupFailed | None = None
-    stopped: GroupStopped | None = None
     try:
-        with job:
-            job.wait_for_values(timeout)
-    except GroupFailed as e:
-        failed = e
-    except GroupStopped as e:
-        stopped = e
+        with job, contextlib.suppress(GroupFailed):  # it is raised below, as on other machines
+            job.wait(timeout)
     except StillRuns:
         raise TimeoutError(_too_long(own, timeout)) from None
-    if failed is not None:
-        raise _failed(node, own, failed.end)
-    if stopped is not None:
-        raise GroupStopped(stopped.end, stopped.report, _values(node, own))
-    return _values(node, own)
+    return _outcome(node, own, last_words(job.end))
 
 
 def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) -> Terms:
@@ -152,17 +143,10 @@ def _join(
             thread.join()
     if waiting.door is not None:
         return []
-    words = node.last_words
-    if words.get("end") is not None:
-        raise _failed(node, own, group_end(words["end"]))
-    if words.get("stopped") is not None:
-        end = group_end(words["stopped"])
-        report = report_of(Phase.STOPPED, end, str(words.get("stopper", "")))
-        raise GroupStopped(end, report, _values(node, own))
     (verdict,) = found
-    if verdict.code or not verdict.found:
+    if not {"end", "stopped"} & {*node.last_words} and (verdict.code or not verdict.found):
         raise EngineError(verdict.said.removeprefix("procession: "))
-    return _values(node, own)
+    return _outcome(node, own, node.last_words)
 
 
 def _last_words(state: Phase, end: GroupEnd, stopper: str) -> dict[str, Any]:
@@ -177,6 +161,18 @@ def _last_words(state: Phase, end: GroupEnd, stopper: str) -> dict[str, Any]:
     return {"said": "", "code": 0}
 
 
+def _outcome(node: NodeProcess, own: Spec, words: Mapping[str, Any]) -> list[Any]:
+    """Give the values of this machine's ranks, or raise what the last words of the driver say."""
+    if "end" in words:
+        first, errors = (node.own.first, node.own.errors) if node.own is not None else (0, {})
+        raise failed_by(group_end(words["end"]), own.program, lambda rank: errors.get(rank - first))
+    if "stopped" in words:
+        end = group_end(words["stopped"])
+        report = report_of(Phase.STOPPED, end, str(words.get("stopper", "")))
+        raise GroupStopped(end, report, _values(node, own))
+    return _values(node, own)
+
+
 def _values(node: NodeProcess, own: Spec) -> list[Any]:
     """Give the values of this machine's ranks; none where it was not needed."""
     spare = say_spare(node, own.name)
@@ -185,13 +181,6 @@ def _values(node: NodeProcess, own: Spec) -> list[Any]:
         return []
     sent = node.own.values if node.own is not None else {}
     return [value_of(own.program, sent[n]) if n in sent else None for n in range(own.nproc)]
-
-
-def _failed(node: NodeProcess, own: Spec, end: GroupEnd) -> GroupFailed:
-    """Give what is raised; the exception of a rank of this machine is its cause."""
-    first = node.own.first if node.own is not None else 0
-    errors = node.own.errors if node.own is not None else {}
-    return failed_by(end, own.program, lambda rank: errors.get(rank - first))
 
 
 def _too_long(own: Spec, timeout: float | None) -> str:

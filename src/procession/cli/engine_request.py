@@ -80,8 +80,7 @@ def _nodes(s: Settings) -> int | None:
 
 def _with_hosts(s: Settings, on: EngineRequest) -> EngineRequest:
     """Take from the list of hosts how many there are, and how many ranks each has."""
-    from procession.engines.ssh.hosts import ranks_of_each, read_hosts
-    from procession.engines.ssh.kind import check_spares
+    from procession.engines.ssh.hosts import check_spares, ranks_of_each, read_hosts
 
     hosts = read_hosts(on.options.get("hosts", ""), on.options.get("hostfile", ""), os.environ)
     if not s.said("nproc_per_node"):

@@ -152,8 +152,8 @@ class JobDriver(Known):
             most=self.life.count,
             beat=self.state.beat,
             encrypted=encrypted,
-            admits=reception.admits if reception is not None else None,
             numbers=numbers_of(work.spec) if reception is not None else {},
+            first=reception.first if reception is not None else b"",
         )
         self.questions = Questions(self._loop, self._roster.tell, self._busy)
         self.node_events.questions = self.questions

@@ -6,7 +6,6 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from procession.engines.anteroom import Admits
 from procession.engines.will import Will
 from procession.prepare.work import Work
 from procession.rules.joblife import JobLife
@@ -30,8 +29,8 @@ class Reception(Record):
     seconds for them to leave. objection: says why a node cannot be taken, by its greeting, "" if it
     can. last_words: what all nodes are told at the end of the job, which the driver gives it.
     elects: whether another machine takes over if this one is lost.
-    inherits: of the host that is lost, where the job began elsewhere. admits: where links have no
-    common key, see `anteroom`. sealed: why no other node comes for one that is lost, "" where one
+    inherits: of the host that is lost, where the job began elsewhere. first: what is sent first on
+    each link. sealed: why no other node comes for one that is lost, "" where one
     may. absent: says which nodes have not come, "" where that is not known.
     """
 
@@ -45,7 +44,7 @@ class Reception(Record):
     last_words: Callable[[GroupEnd], dict[str, Any]]
     elects: bool = False
     inherits: Will | None = None
-    admits: Admits | None = None
+    first: bytes = b""
     sealed: str = ""
     absent: Callable[[], str] = _unknown
 

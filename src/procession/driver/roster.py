@@ -19,7 +19,6 @@ from typing import Any
 from procession.driver.clocks import Clocks
 from procession.driver.nodeevents import NodeEvents
 from procession.driver.noderecord import NodeRecord
-from procession.engines.anteroom import Admits, Anteroom
 from procession.engines.link import Link
 from procession.engines.pump import CREDIT
 from procession.engines.will import read_heir
@@ -35,10 +34,10 @@ STRANGERS = 64  # connections that have not proved it yet
 class Roster:
     """The node processes that are there, by slot. All methods are for the loop's thread.
 
-    key: of all links; admits: makes one for each from its introduction instead, see `anteroom`.
-    lease: seconds. most: how many there can be. beat: gives further fields for heartbeats.
-    encrypted: whether links must be; node processes that cannot encrypt are refused. numbers: those
-    of the job, for launchers that have some of their own; see `engines.numbers`.
+    key: of all links. first: what is sent first on each, before its own opening. lease: seconds.
+    most: how many there can be. beat: gives further fields for heartbeats. encrypted: whether links
+    must be; node processes that cannot encrypt are refused. numbers: those of the job, for
+    launchers that have some of their own; see `engines.numbers`.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Roster:
         most: int,
         beat: Callable[[], dict[str, Any]],
         encrypted: bool = False,
-        admits: Admits | None = None,
+        first: bytes = b"",
         numbers: Mapping[str, Any],
     ) -> None:
         self.nodes: dict[int, NodeRecord] = {}
@@ -63,9 +62,7 @@ class Roster:
         self._beat = beat
         self._encrypted = encrypted
         self._numbers = numbers
-        self._anteroom: Anteroom | None = None
-        if admits is not None:
-            self._anteroom = Anteroom(loop, admits, self._greet, most)
+        self._first = first
         self._strangers: dict[Link, float] = {}
         self._leaving: dict[Link, float] = {}  # of node processes that were dismissed
         self._beat_at = time.monotonic()
@@ -118,8 +115,6 @@ class Roster:
             link.close()
         self.nodes.clear()
         self._strangers.clear()
-        if self._anteroom is not None:
-            self._anteroom.close()
 
     # -- coming
 
@@ -129,12 +124,9 @@ class Roster:
                 sock, _ = door.accept()
             except OSError:
                 return  # no other one waits; or no descriptor is left, and they will try again
-            if self._anteroom is not None:
-                self._anteroom.receive(sock)
-            else:
-                self._greet(sock, self._key)
+            self._greet(sock)
 
-    def _greet(self, sock: socket.socket, key: bytes) -> None:
+    def _greet(self, sock: socket.socket) -> None:
         if len(self._strangers) + len(self.nodes) >= STRANGERS + self._most:
             next(iter(self._strangers)).lose("others came")
         link: Link
@@ -152,7 +144,7 @@ class Roster:
             if why == NO_KEY:
                 self._listener.strayed(address)
 
-        link = Link(self._loop, sock, key, "driver", take, lost)
+        link = Link(self._loop, sock, self._key, "driver", take, lost, self._first)
         self._strangers[link] = time.monotonic()
 
     def _join(self, link: Link, message: Message, peer: str, reached: str) -> None:

@@ -11,11 +11,15 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+from procession.engines.contract import EngineError
 from procession.system.eventloop import EventLoop
+from procession.system.threads import Errands
 
 ADDRESS_SECONDS = 3.0  # for one address of a machine
+
+T = TypeVar("T")
 
 
 def connect(
@@ -25,11 +29,20 @@ def connect(
 
     over: whether nobody wants the connection any more; is asked after each turn.
     """
-    found: list[socket.socket | OSError] = []
+    within = min(ADDRESS_SECONDS, seconds)
+    return waited(loop, lambda: socket.create_connection((host, port), within), seconds, over)
+
+
+def waited(loop: EventLoop, call: Callable[[], T], seconds: float, over: Callable[[], bool]) -> T:
+    """Give what a call gives that may block, while the loop turns; else as `connect`.
+
+    A socket that nobody wants any more is closed. Raises EngineError if the call does.
+    """
+    found: list[T | Exception] = []
     late: list[bool] = []
     wanted = True
 
-    def take(got: socket.socket | OSError) -> None:
+    def take(got: T | Exception) -> None:
         if wanted:
             found.append(got)
         elif isinstance(got, socket.socket):
@@ -37,10 +50,10 @@ def connect(
 
     def work() -> None:
         try:
-            got = socket.create_connection((host, port), min(ADDRESS_SECONDS, seconds))
+            got = call()
         except UnicodeError as e:  # no name can be so
             got = OSError(str(e))
-        except OSError as e:
+        except (OSError, EngineError) as e:
             got = e
         if not loop.request(lambda: take(got)) and isinstance(got, socket.socket):
             got.close()
@@ -53,7 +66,7 @@ def connect(
     loop.cancel("connecting")
     if not found:
         raise TimeoutError(f"no answer within {seconds:.1f} s, from it or from its name server")
-    if isinstance(found[0], OSError):
+    if isinstance(found[0], Exception):
         raise found[0]
     return found[0]
 
@@ -64,16 +77,19 @@ def look_up(host: str, seconds: float) -> list[Any]:
     A signal whose handler raises ends it at once.
     """
     found: list[Any] = []
-    done = threading.Event()
 
     def work() -> None:
         try:
             found.extend(socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM))
         except (OSError, UnicodeError):
             pass  # there is none
-        done.set()
 
-    threading.Thread(target=work, name="procession-name", daemon=True).start()
-    if not done.wait(seconds):
-        raise TimeoutError(f"no name server says within {seconds:.1f} s which machine {host} is")
+    errands = Errands("procession-name")
+    try:
+        if not errands.wait("looking up a name", work, seconds):
+            raise TimeoutError(
+                f"no name server says within {seconds:.1f} s which machine {host} is"
+            )
+    finally:
+        errands.end()
     return found

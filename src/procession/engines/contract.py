@@ -74,20 +74,6 @@ class EngineGone(Value):
 EngineEvent = Said | SlotGone | EngineGone
 
 
-class Request(Value):
-    """What is asked of an engine.
-
-    share: what each node is to run. nodes: how many are asked for; None: as many as there are.
-    spares: how many more are to be held ready. options: the engine's own that were given, by their
-    names with underscores.
-    """
-
-    share: Share
-    nodes: int | None
-    spares: int
-    options: Mapping[str, str]
-
-
 class Chosen(Value):
     """The engine for a request, what each node runs on it, and how many nodes there are."""
 
@@ -118,26 +104,21 @@ class Engine(Protocol):
 
         Raises SpecError or EngineError.
         """
-        ...
 
     def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:
         """Have a node process started in each slot; returns when that is under way.
 
         tell: may be called from any thread, until `close` returns. Raises EngineError.
         """
-        ...
 
     def replace(self, slot: int) -> None:
         """Have a node process started for a slot that has lost its own, on any node that is free.
 
         Raises EngineError if there is none.
         """
-        ...
 
     def kill(self) -> None:
         """Have all node processes ended that are left, by force."""
-        ...
 
     def close(self) -> None:
         """Give everything back; nothing that it started is left then."""
-        ...

@@ -43,10 +43,13 @@ class EngineThread:
         """Have a node process replaced in its slot; events about the old one are ignored then."""
         self._replacing.add(slot)
 
-        def gone(why: str) -> SlotGone:
-            return SlotGone(slot, why)
+        def replace() -> None:
+            try:
+                self._engine.replace(slot)
+            finally:
+                self._loop.request(lambda: self._replacing.discard(slot))
 
-        self._ask(lambda: self._engine.replace(slot), gone, lambda: self._replacing.discard(slot))
+        self._ask(replace, lambda why: SlotGone(slot, why))
 
     def finish(self, kill: bool) -> list[str]:
         """Have everything given back, after a kill if wanted; gives what went wrong."""
@@ -70,22 +73,12 @@ class EngineThread:
             self.finish(kill=True)
         self._errands.end()
 
-    def _ask(
-        self,
-        call: Callable[[], None],
-        gone: Callable[[str], EngineEvent],
-        after: Callable[[], None] | None = None,
-    ) -> None:
+    def _ask(self, call: Callable[[], None], gone: Callable[[str], EngineEvent]) -> None:
         def do() -> None:
-            fault = ""
             try:
                 call()
             except Exception as e:
-                fault = _said(e)
-            if after is not None:
-                self._loop.request(after)
-            if fault:
-                self._told(gone(fault))
+                self._told(gone(_said(e)))
 
         self._errands.do("asking the engine", do, always=True)
 

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from procession.engines.contract import EngineError
+
+LONGEST = 64 << 10  # bytes of a line; what is longer is taken for several
+KEPT = 12  # last lines, as the reason of its end
 
 
 class Helper:
     """Such a process, in a session of its own, so that Ctrl-C reaches the driver alone.
 
-    longest: bytes of a line; what is longer is taken for several. env: its variables; None: those
-    of this process. first: what it is given on its standard input, which stays open; None: it has
-    none. code: its return code as in `subprocess`, None while it runs. Raises EngineError.
+    env: its variables; None: those of this process. first: what it is given on its standard input,
+    which stays open; None: it has none. code: its return code as in `subprocess`, None while it
+    runs. last: its last lines, as far as they say why it ends. heard: bytes that it has written.
+    started: slots whose node process has begun. Raises EngineError.
     """
 
     def __init__(
         self,
         argv: Sequence[str],
         *,
-        longest: int,
         env: Mapping[str, str] | None = None,
         first: bytes | None = None,
     ) -> None:
         self.code: int | None = None
-        self._longest = longest
+        self.last: deque[str] = deque(maxlen=KEPT)
+        self.heard = 0
+        self.started: set[int] = set()
         try:
             self._process = subprocess.Popen(
                 argv,
@@ -40,7 +48,6 @@ class Helper:
             raise EngineError(f"{argv[0]} cannot be started: {e.strerror or e}") from None
         self.pid = self._process.pid
         self._reader: threading.Thread | None = None
-        self._speaking = threading.Lock()
         self.say(first or b"")
 
     @property
@@ -54,35 +61,27 @@ class Helper:
         def read() -> None:
             assert self._process.stdout is not None
             with self._process.stdout as lines:
-                while line := lines.readline(self._longest):
+                while line := lines.readline(LONGEST):
+                    self.heard += len(line)
                     hear(line.decode(errors="replace").rstrip("\r\n"))
-            code = self._process.wait()
-            self.hang_up()
-            self.code = code
+            self.code = self._process.wait()
             ended()
 
         self._reader = threading.Thread(target=read, name="procession-helper", daemon=True)
         self._reader.start()
 
     def say(self, words: bytes) -> None:
-        """Write to its standard input; lost if it has none any more."""
-        with self._speaking:
-            if self._process.stdin is None or self._process.stdin.closed:
-                return
-            try:
+        """Write to its standard input; lost if it has ended."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
                 self._process.stdin.write(words)
                 self._process.stdin.flush()
-            except OSError:
-                pass  # the reader notices that it has ended
 
     def hang_up(self) -> None:
-        """Close its standard input."""
-        with self._speaking:
-            if self._process.stdin is not None:
-                try:
-                    self._process.stdin.close()
-                except OSError:
-                    pass  # what was not written is lost
+        """Close its standard input: the last that is said to it."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):  # what was not written is lost
+                self._process.stdin.close()
 
     def kill(self) -> None:
         """Send it SIGKILL, if it runs."""
@@ -95,3 +94,11 @@ class Helper:
             self._reader.join(seconds)
             return not self._reader.is_alive()
         return True
+
+
+def end_all(helpers: Sequence[Helper], within: float) -> None:
+    """Kill those that have not ended by themselves within so many seconds."""
+    ends = time.monotonic() + within
+    for helper in helpers:
+        if not helper.join(max(0.0, ends - time.monotonic())):
+            helper.kill()

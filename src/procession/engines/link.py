@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from procession.engines.wire import Fields, Message, Parcel, Side, Wire, WireError
+from procession.engines.wire import Fields, Message, Parcel, Piece, Side, Wire, WireError
 from procession.system.eventloop import EventLoop
 
 BLOCK = 1 << 18  # bytes that are read at once; then others have their turn
@@ -26,7 +26,7 @@ class Link:
     take: called with each message. lost: called once, with the reason in words, when nothing more
     can come; then the link is closed. heard_at: when anything came last, in seconds of the
     monotonic clock: a long message is a sign of life while it is under way. closed_there: whether
-    the peer has closed it, or its process has ended.
+    the peer has closed it, or its process has ended. first: what is sent before the opening.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Link:
         side: Side,
         take: Callable[[Message], None],
         lost: Callable[[str], None],
+        first: bytes = b"",
     ) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -49,7 +50,7 @@ class Link:
         self._lost = lost
         self._hasty: deque[Parcel] = deque()
         self._parcels: deque[Parcel] = deque()
-        self._unsent: deque[bytes | memoryview] = deque([self._wire.opening])
+        self._unsent: deque[Piece] = deque([first + self._wire.opening])
         loop.watch(sock.fileno(), self.look)
         self._flush()
 
@@ -65,11 +66,6 @@ class Link:
     def closed(self) -> bool:
         """Whether nothing can be sent any more."""
         return self._socket is None
-
-    @property
-    def trusted(self) -> bool:
-        """Whether the peer has proved that it has the key."""
-        return self._wire.trusted
 
     @property
     def waiting(self) -> bool:

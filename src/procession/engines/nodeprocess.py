@@ -34,7 +34,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from procession.engines.connecting import connect
+from procession.engines.connecting import connect, waited
 from procession.engines.contract import EngineError
 from procession.engines.interfaces import interface_of, say_interfaces, unset
 from procession.engines.invitation import Invitation, take_invitation
@@ -214,12 +214,11 @@ class NodeProcess:
             self._loop.turn()
 
     def _introduced(self, sock: socket.socket) -> bytes:
-        """Give the key of a link, after an introduction if there is one."""
-        if self.own is None or self.own.introduces is None:
+        """Give the key of a link, from an introduction if there is one."""
+        learns = self.own.learns if self.own is not None else None
+        if learns is None:
             return self._invitation.key
-        key, words = self.own.introduces()
-        sock.sendall(words)
-        return key
+        return waited(self._loop, lambda: learns(sock), ANSWER_SECONDS, lambda: self._over)
 
     def _greet(self, sock: socket.socket, key: bytes, patience: float) -> str:
         """Introduce this node process to the driver; gives why that failed, "" if it did not.

@@ -78,7 +78,7 @@ class NodeRun:
         self._devices, self._gpus = str(fields["devices"]), int(fields["gpus"])
         if own is not None:
             self._place = own.place(self._place)
-            self._devices, self._gpus = own.devices, 0
+            self._devices, self._gpus = "", 0
         self._own = own
         self._loop = loop
         self._send = send

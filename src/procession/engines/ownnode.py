@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,24 +28,22 @@ class OwnNode(Record):
 
     Its ranks run what this launcher was asked for, and write to its console.
 
-    spec: what its ranks run. devices: the kind of which each gets one. greeting: further fields of
-    its greeting. address: where ranks of other nodes find this one, "" for that of the link. meets:
-    where all ranks meet, as this launcher was told; ("", 0) where node 0 chooses it. patience:
-    seconds in which the driver must be found. answer: seconds for its answer. signals: those that
-    are passed on to the driver; none unless it runs in the main thread. ending: those of them that
-    end the run. repeated: SIGTERM may come several times for one reason. say: shows a line. hears:
-    shows one that the driver has said to all. waits: called with the reason, each time that the
-    driver was not found; tells whether to look no further. values, errors: what the ranks of the
-    last attempt sent, pickled, by local rank; they stay on this machine. first: what number the
-    first of them had. heir: the name of this launcher, the port at which it listens in case that it
-    takes over, whether it is the host, and when the host before was lost; see `will`. introduces:
-    where each link has a key of its own, gives one, and what to send first; see `anteroom`. plan:
-    plans the output of an attempt, in a directory, "" for none, and may give its ranks more
-    variables. told: the last line of `tell_once`.
+    spec: what its ranks run. greeting: further fields of its greeting. address: where ranks of
+    other nodes find this one, "" for that of the link. meets: where all ranks meet, as this
+    launcher was told; ("", 0) where node 0 chooses it. patience: seconds in which the driver must
+    be found. answer: seconds for its answer. signals: those that are passed on to the driver; none
+    unless it runs in the main thread. ending: those of them that end the run. repeated: SIGTERM may
+    come several times for one reason. say: shows a line. hears: shows one that the driver has said
+    to all. waits: called with the reason, each time that the driver was not found; tells whether to
+    look no further. values, errors: what the ranks of the last attempt sent, pickled, by local
+    rank; they stay on this machine. first: what number the first of them had. heir: the name of
+    this launcher, the port at which it listens in case that it takes over, whether it is the host,
+    and when the host before was lost; see `will`. learns: where the host tells the key of a link,
+    reads it; see `rendezvous.munge`. plan: plans the output of an attempt, in a directory, "" for
+    none, and may give its ranks more variables. told: the last line of `tell_once`.
     """
 
     spec: Spec
-    devices: str
     greeting: Mapping[str, Any]
     address: str
     patience: float
@@ -59,7 +58,7 @@ class OwnNode(Record):
     heir: tuple[str, int, bool, float] | None = None
     plan: Callable[[Spec, str], tuple[Spec, Output]] = _planned
     meets: tuple[str, int] = ("", 0)
-    introduces: Callable[[], tuple[bytes, bytes]] | None = None
+    learns: Callable[[socket.socket], bytes] | None = None
     ending: frozenset[int] = frozenset()
     repeated: bool = False
     told: str = ""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import termios
 from collections.abc import Callable
 
 from procession.system.eventloop import EventLoop
@@ -30,7 +29,7 @@ class Pump:
         self._credit = CREDIT
         self._kept = {1: b"", 2: b""}
         self._ends: dict[int, int] = {}
-        self._watched: set[int] = set()
+        self._watching = False
         self._on_dry: Callable[[], None] | None = None
 
     def take_over(self) -> int:
@@ -70,14 +69,13 @@ class Pump:
         self._tell_if_dry()
 
     def _watch(self) -> None:
-        for stream, end in self._ends.items():
-            wanted = self._credit > 0
-            if wanted and stream not in self._watched:
-                self._watched.add(stream)
+        wanted = self._credit > 0
+        for stream, end in self._ends.items() if wanted is not self._watching else ():
+            if wanted:
                 self._loop.watch(end, lambda stream=stream: self._read(stream))
-            elif not wanted and stream in self._watched:
-                self._watched.discard(stream)
+            else:
                 self._loop.forget(end)
+        self._watching = wanted
 
     def _read(self, stream: int) -> None:
         if self._credit <= 0:
@@ -110,29 +108,22 @@ class Pump:
             self._watch()
 
     def _tell_if_dry(self) -> None:
-        if self._on_dry is None or any(self._kept.values()):
-            return
-        if any(_holds(end) for end in self._ends.values()):
-            return
-        call, self._on_dry = self._on_dry, None
-        call()
+        call = self._on_dry
+        if call is not None and not any(self._kept.values()) and not self._more_waits():
+            self._on_dry = None
+            call()
+
+    def _more_waits(self) -> bool:
+        """Tell whether there is something in the pipes; this process holds their other ends."""
+        poll = select.poll()
+        for end in self._ends.values():
+            poll.register(end, select.POLLIN)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         """Close the pipes' ends."""
-        for stream, end in self._ends.items():
-            if stream in self._watched:
+        for end in self._ends.values():
+            if self._watching:
                 self._loop.forget(end)
             os.close(end)
         self._ends.clear()
-        self._watched.clear()
-
-
-def _holds(fd: int) -> bool:
-    """Whether there is something in a pipe."""
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    if not any(events & select.POLLIN for _, events in poll.poll(0)):
-        return False
-    count = bytearray(4)
-    fcntl.ioctl(fd, termios.FIONREAD, count)
-    return int.from_bytes(count, "little") > 0

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from procession.engines.contract import Chosen, Request
+from procession.engines.contract import Chosen
 from procession.prepare.work import Share
 from procession.values.errors import SpecError
 
@@ -32,5 +32,5 @@ def choose(
         raise SpecError(f"nnodes must be a count of 1 or more, not {nodes!r}")
     if name not in NAMES:
         raise SpecError(f"there is no engine {name!r}; there are {', '.join(NAMES)}")
-    kind: Any = import_module(f"procession.engines.{name}.kind")
-    return kind.choose(Request(share, nodes, spares, options))
+    module: Any = import_module(f"procession.engines.{name}.engine")
+    return module.choose(share, nodes, spares, options)

@@ -79,11 +79,10 @@ class Tunnel:
             ) from None
         return b"".join(found)
 
-    def send(self, parts: Iterable[bytes | memoryview]) -> None:
+    def send(self, parts: Iterable[bytes | bytearray | memoryview]) -> None:
         """Encrypt what is to be sent; see `out`."""
         for part in parts:
-            if len(part):
-                self._object.write(part)
+            self._object.write(part)
 
     def out(self) -> bytes:
         """Take the bytes that are to go to the peer now."""

@@ -59,7 +59,7 @@ class Will(Value):
 
     def plain(self) -> dict[str, Any]:
         """Give it as JSON can hold it."""
-        world = [[each.name, each.host, each.address, each.port, each.hosts] for each in self.world]
+        world = [[getattr(each, name) for name in Heir.__match_args__] for each in self.world]
         return {"world": world, "attempt": self.attempt, "regrouped": self.regrouped}
 
 
@@ -67,12 +67,10 @@ def read_heir(said: Any) -> Heir | None:
     """Read how a node describes itself. Raises ValueError or TypeError if it is malformed."""
     if said is None:
         return None
-    name, host, address, port, hosts, *wait = said
-    if not 0 <= _whole(port) < 65536:
-        raise ValueError("no port")
-    if wait and not 0 <= wait[0] < MOST_WAIT:
-        raise ValueError("no time to wait")
-    return Heir(str(name), str(host), str(address), port, bool(hosts), *map(float, wait[:1]))
+    name, host, address, port, hosts, wait = said
+    if not (0 <= _whole(port) < 65536 and 0 <= wait < MOST_WAIT):
+        raise ValueError("no port, or no time to wait")
+    return Heir(str(name), str(host), str(address), port, bool(hosts), float(wait))
 
 
 def read_will(said: Any) -> Will | None:

@@ -31,12 +31,14 @@ import hmac
 import json
 import os
 import struct
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from procession.engines.tunnel import Tunnel, TunnelError, possible
 from procession.values.base import Value, cast
 
 Fields = dict[str, Any]
+Piece = bytes | bytearray | memoryview
 Side = Literal["driver", "agent"]
 
 MAGIC = b"PRCSSN\x00\x02"
@@ -76,32 +78,29 @@ class Parcel:
     def __init__(self, kind: str, fields: Fields, blob: bytes | bytearray = b"") -> None:
         self.kind = kind
         text = json.dumps({**fields, "kind": kind}).encode()
-        size = _LENGTH.size + len(text) + len(blob)
+        data = [_LENGTH.pack(len(text)) + text, *([blob] if blob else ())]
+        size = sum(map(len, data))
         if size > LARGEST:
             raise ValueError(f"a message of {size} bytes; {LARGEST} is the most")
         self.fits = size <= PART
-        self._rest = [memoryview(_LENGTH.pack(len(text)) + text), memoryview(blob)]
+        self._frames = iter([data]) if self.fits else _cut(data)
+        self._left = 1 if self.fits else sum(-(-len(each) // PART) for each in data)
 
     @property
     def done(self) -> bool:
         """Whether nothing of it is left."""
-        return not self._rest
+        return not self._left
 
-    def take(self) -> list[memoryview]:
+    def take(self) -> Sequence[Piece]:
         """Take what the next frame holds."""
-        found: list[memoryview] = []
-        room = PART
-        while self._rest and room:
-            first = self._rest[0]
-            found.append(first[:room])
-            if len(first) > room:
-                self._rest[0] = first[room:]
-            else:
-                del self._rest[0]
-            room -= len(found[-1])
-        if self._rest and not len(self._rest[-1]):
-            self._rest.clear()  # a blob that is empty
-        return found
+        self._left -= 1
+        return next(self._frames)
+
+
+def _cut(data: Sequence[bytes | bytearray]) -> Iterator[Sequence[Piece]]:
+    for each in map(memoryview, data):
+        for at in range(0, len(each), PART):
+            yield [each[at : at + PART]]
 
 
 class Wire:
@@ -136,15 +135,7 @@ class Wire:
         """What encrypts this connection, in words; "" for nothing."""
         return self._tunnel.said if self._tunnel is not None and self._tunnel.ready else ""
 
-    def pack(self, kind: str, fields: Fields, blob: bytes = b"") -> bytes:
-        """Give the bytes of a message. Raises ValueError for what is too large, or no JSON."""
-        parcel = Parcel(kind, fields, blob)
-        found: list[bytes | memoryview] = []
-        while not parcel.done:
-            found += self.frame(parcel)
-        return b"".join(found)
-
-    def frame(self, parcel: Parcel) -> list[bytes | memoryview]:
+    def frame(self, parcel: Parcel) -> list[Piece]:
         """Give the bytes of a parcel's next frame, to be sent in the order in which it is asked."""
         assert self.ready, "the peer's opening has not come"
         parts = parcel.take()

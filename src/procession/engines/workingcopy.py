@@ -7,7 +7,6 @@ driver's own directory need not exist on this machine.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 from procession.prepare.payload import Packed
@@ -24,7 +23,10 @@ def moved(spec: Spec, original: str, copy: str, import_path: str = "") -> Spec:
     if isinstance(program, Function) and isinstance(program.call, Packed):
         described = program.call.description
         added = [copy, *filter(None, import_path.split(os.pathsep))]
-        path = _search_path(described["sys_path"], added, original, copy)
+        # In the copy first, as Ray's own workers.
+        path = list(
+            dict.fromkeys([*added, *(place(p, original, copy) for p in described["sys_path"])])
+        )
         call: Any = program.call.__replace__(description={**described, "sys_path": path})
         program = Function(call)
     return spec.__replace__(program=program, cwd=place(spec.cwd, original, copy))
@@ -36,8 +38,3 @@ def place(path: str, original: str, copy: str) -> str:
         return copy
     inside = path.startswith(original.rstrip("/") + "/")
     return os.path.join(copy, os.path.relpath(path, original)) if inside else path
-
-
-def _search_path(driver: Sequence[str], added: list[str], original: str, copy: str) -> list[str]:
-    """Give where a function's rank looks for modules: in the copy first, as Ray's own workers."""
-    return list(dict.fromkeys([*added, *(place(p, original, copy) for p in driver)]))

@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from procession.agent.boot import own_python
 from procession.cli.words import Parser
@@ -47,12 +46,14 @@ def _go_by_slurm(parser: Parser, words: Sequence[str], job: str) -> None:
     """Exec this command on the machine that runs a job's script; returns if there is none."""
     if os.environ.get(THERE) or shutil.which("srun") is None or shutil.which("scontrol") is None:
         return
-    from procession.engines.slurm.processes import facts_of
+    from procession.engines.contract import EngineError
+    from procession.engines.slurm.processes import ask, fact
 
-    facts: dict[str, Any] = facts_of(job)
-    state, host = facts.get("JobState", ""), facts.get("BatchHost", "")
-    if "JobId" not in facts or state == "UNKNOWN":  # forgotten, or Slurm does not answer
-        return
+    try:
+        said = ask(("scontrol", "show", "job", "--oneliner", job), os.environ)
+    except EngineError:
+        return  # Slurm has forgotten it, or does not answer
+    state, host = fact(said, "JobState"), fact(said, "BatchHost")
     if state != "RUNNING":
         parser.error(f"job {job} of Slurm is {state.lower().replace('_', ' ')}: nothing runs there")
     command = parser.prog.rpartition(" ")[2]

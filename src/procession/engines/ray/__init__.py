@@ -1,6 +1,5 @@
 """Ray: nodes of a Ray cluster, with an actor for each node process."""
 
-from procession.engines.ray.cluster import RayMissing
 from procession.engines.ray.engine import RayEngine
 
-__all__ = ["RayEngine", "RayMissing"]
+__all__ = ["RayEngine"]

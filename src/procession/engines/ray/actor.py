@@ -43,7 +43,7 @@ class NodeActor:
         """
         around = as_started(dict(os.environ), _initial())
         around |= {**env, SLOT: str(slot), ON_STDIN: "1"}
-        if directory and _has_own_directory():
+        if _has_own_directory():
             around[COPIED] = directory
         # Ray's workers have SIGINT blocked, and what they start would, too.
         blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -82,14 +82,6 @@ def _initial() -> dict[str, str]:
     with open("/proc/self/environ", "rb") as f:
         pairs = (os.fsdecode(p).partition("=") for p in f.read().split(b"\0"))
         return {name: value for name, _, value in pairs if name}
-
-
-def current_directory() -> str:
-    """Give this process's directory, "" where it does not exist any more."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""
 
 
 def _has_own_directory() -> bool:

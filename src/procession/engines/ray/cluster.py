@@ -25,10 +25,6 @@ from procession.values.errors import SpecError
 ANSWERS = 5.0  # seconds in which a cluster's address must accept a connection
 
 
-class RayMissing(EngineError):
-    """Ray is not installed here."""
-
-
 class RayCluster:
     """A cluster, and this process's connection to it.
 
@@ -43,7 +39,7 @@ class RayCluster:
     def find(self, nodes: int) -> str | None:
         """Give the address for `ray.init`, None if Ray is initialised already.
 
-        nodes: how many are needed. Raises RayMissing, SpecError, or EngineError if it cannot work.
+        nodes: how many are needed. Raises SpecError, or EngineError if it cannot work.
         """
         ray = ray_module()
         given = self._address
@@ -127,13 +123,13 @@ class RayCluster:
 
 
 def ray_module(name: str = "ray") -> Any:
-    """Import a module of Ray. Raises RayMissing."""
+    """Import a module of Ray. Raises EngineError where it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as e:
         if (e.name or "").partition(".")[0] != "ray":
             raise EngineError(f"Ray is installed, but cannot be imported: {e}") from None
-        raise RayMissing("Ray is not installed here: pip install 'procession[ray]'") from None
+        raise EngineError("Ray is not installed here: pip install 'procession[ray]'") from None
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ has its own restarts); tasks instead of actors (Ray runs a task again on its own
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ from signal import Signals
 from typing import Any
 
 from procession.engines.contract import (
+    Chosen,
     EngineError,
     EngineEvent,
     EngineGone,
@@ -36,7 +38,7 @@ from procession.engines.contract import (
     Said,
     SlotGone,
 )
-from procession.engines.ray.actor import NodeActor, current_directory
+from procession.engines.ray.actor import NodeActor
 from procession.engines.ray.cluster import (
     RayCluster,
     asked,
@@ -44,10 +46,12 @@ from procession.engines.ray.cluster import (
     ray_module,
     said,
 )
+from procession.prepare.work import Share
 from procession.values.errors import SpecError
 
 SPEAKS = 3.0  # seconds of waiting for nodes before people are told so
 FADES = 5.0  # seconds in which actors must be gone after they were killed
+OF_GPUS = ("cuda", "rocm")  # kinds of devices that Ray counts as GPUs
 LOOKS = 0.25  # seconds between two looks at the state of nodes
 
 
@@ -96,7 +100,7 @@ class RayEngine:
         self._waiting: list[threading.Thread] = []
 
     def check(self) -> None:
-        """Refuse early what is sure to fail. Raises RayMissing, SpecError or EngineError."""
+        """Refuse early what is sure to fail. Raises SpecError or EngineError."""
         self._cluster.find(self.slots)
 
     def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:
@@ -105,7 +109,7 @@ class RayEngine:
         EngineGone follows if they do not come within `wait`. Raises EngineError.
         """
         self._command, self._tell = command, tell
-        self._directory = current_directory()
+        self._directory = os.getcwd()
         self._cluster.connect(self.slots)
         with plainly("it made no placement group"):
             self._group = ray_module("ray.util").placement_group(
@@ -139,9 +143,6 @@ class RayEngine:
                 ray_module().wait(calls, num_returns=len(calls), timeout=FADES)
             with contextlib.suppress(Exception):
                 ray_module("ray.util").remove_placement_group(self._group)
-            self._group = None
-            self._actors.clear()
-            self._calls.clear()
         self._cluster.leave()
 
     def _wait_in_thread(self, do: Callable[[], None], gone: Callable[[str], EngineEvent]) -> None:
@@ -180,12 +181,12 @@ class RayEngine:
 
     def _replace(self, slot: int) -> None:
         deadline = time.monotonic() + self._patience
-        said_so = False
+        self._tell(Said(f"waiting for a node in place of that of slot {slot}"))
         while True:
-            state, node = self._place(slot)
-            if state == "CREATED" and node in self._cluster.nodes():
-                ready = self._make_actor(slot)
-                if self._comes(ready, deadline):
+            table = ray_module("ray.util").placement_group_table(self._group)
+            node = table["bundles_to_node_id"].get(slot)
+            if table["state"] == "CREATED" and node in self._cluster.nodes():
+                if self._comes(self._make_actor(slot), deadline):
                     self._run_node(slot)
                     return
                 self._end_actor(slot)  # its node is dead, as Ray knows by now
@@ -196,9 +197,6 @@ class RayEngine:
                     f"{self.slots} with {asked(self._bundle)} each, and {lack}; have one spare "
                     "node [P208]"
                 )
-            if not said_so:
-                self._tell(Said(f"waiting for a node in place of that of slot {slot}"))
-                said_so = True
             if self._closing.wait(LOOKS):
                 raise EngineError("closed while it waited for a node")
 
@@ -213,11 +211,6 @@ class RayEngine:
         except ray.exceptions.RayError:
             return False
         return True
-
-    def _place(self, slot: int) -> tuple[str, str]:
-        """Give the state of the placement group, and the node on which a slot's bundle is."""
-        table = ray_module("ray.util").placement_group_table(self._group)
-        return table["state"], table["bundles_to_node_id"].get(slot, "")
 
     def _make_actor(self, slot: int) -> Any:
         """Have an actor made in a slot's bundle; gives what is ready when it is."""
@@ -276,8 +269,6 @@ def _died(host: str, status: int, tail: list[str]) -> str:
 def _bundle(
     cpus: float | None, gpus: float | None, resources: Mapping[str, float]
 ) -> dict[str, float]:
-    if named := {"CPU", "GPU"} & set(resources):
-        raise SpecError(f"resources: {', '.join(sorted(named))} is given by cpus= and gpus=")
     wanted = {"CPU": 1 if cpus is None else cpus, "GPU": gpus or 0, **resources}
     for name, amount in wanted.items():
         if amount < 0 or (amount > 1 and amount != int(amount)):
@@ -286,3 +277,13 @@ def _bundle(
     if not bundle:
         raise SpecError("no resources: Ray needs to know at least one that a node must give")
     return bundle
+
+
+def choose(share: Share, nodes: int | None, spares: int, _: Mapping[str, str]) -> Chosen:
+    """Make the engine of `--engine ray`. Raises SpecError."""
+    spec = share.spec
+    if nodes is None:
+        raise SpecError("how many nodes of the Ray cluster? Say --nnodes COUNT, or nnodes=COUNT")
+    gpus = spec.nproc * (share.gpus or int(share.devices in OF_GPUS)) or None
+    cpus = spec.nproc * (spec.placement.cpus_per_rank or 1)
+    return Chosen(RayEngine(nodes, cpus=cpus, gpus=gpus, spares=spares), share, nodes)

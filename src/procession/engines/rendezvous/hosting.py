@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import ipaddress
 import os
-import re
 import socket
 from functools import lru_cache
 
@@ -14,7 +12,7 @@ from procession.engines.addresses import listen
 from procession.engines.connecting import look_up
 from procession.engines.contract import EngineError
 from procession.engines.rendezvous.terms import Terms
-from procession.engines.slurm.processes import ask
+from procession.engines.slurm.processes import ask, fact
 from procession.values.errors import SpecError
 
 
@@ -26,26 +24,19 @@ def open_door(terms: Terms) -> socket.socket | None:
     """
     if terms.is_host is False or (terms.is_host is None and not is_own(terms.host, terms.join)):
         return None
-    *others, last = terms.port, *terms.further
-    for port in others:
-        with contextlib.suppress(OSError):
+    fault = OSError()
+    for port in (terms.port, *terms.further):
+        try:
             return listen(port)
-    try:
-        return listen(last)
-    except OSError as e:
-        if terms.is_host is None and e.errno == errno.EADDRINUSE:
-            return None
-        why = e.strerror or os.strerror(e.errno or 0)
-        if others:  # nobody has chosen them
-            raise SpecError(
-                f"this launcher is to host the rendezvous at {terms.places}, and cannot listen on "
-                f"any of these ports (the last one: {why}); start the step again, for a new step "
-                "has other ports"
-            ) from None
-        raise SpecError(
-            f"this launcher is to host the rendezvous at {terms.at}, and cannot listen on port "
-            f"{last}: {why}; choose another port on all machines"
-        ) from None
+        except OSError as e:
+            fault = e
+    if terms.is_host is None and fault.errno == errno.EADDRINUSE:
+        return None
+    again = "start the step again, for a new step has other ports"  # nobody has chosen them
+    raise SpecError(
+        f"this launcher is to host the rendezvous at {terms.places}, and cannot listen there: "
+        f"{fault.strerror}; {again if terms.further else 'choose another port on all machines'}"
+    )
 
 
 @lru_cache(maxsize=1)
@@ -87,8 +78,7 @@ def with_address(terms: Terms) -> Terms:
         said = ask(("scontrol", "show", "node", "--oneliner", terms.host), os.environ)
     except EngineError:
         return terms
-    match = re.search(r"\bNodeAddr=(\S+)", said)
-    return terms.__replace__(host=match[1]) if match else terms
+    return terms.__replace__(host=fact(said, "NodeAddr") or terms.host)
 
 
 def own_name() -> str:

@@ -24,9 +24,8 @@ from procession.values.base import Value
 from procession.values.errors import SpecError
 from procession.values.spec import Spec
 
-SAID_AFTER = (5.0, 30.0, 120.0)  # seconds of waiting after which it is said; then every last one
+SAID_AFTER = 5.0  # seconds of waiting after which it is said, and again after three times as many
 ANY_SLOT = -1
-MOST_RANKS = 1 << 16  # of a machine
 
 
 class Verdict(Value):
@@ -52,8 +51,7 @@ class Waiting:
         self._may_host = may_host and terms.is_host is None and is_own(terms.host, terms.join)
         self.door: socket.socket | None = None
         self._began = time.monotonic()
-        self._times = list(SAID_AFTER)
-        self._next = self._times.pop(0)
+        self._next = SAID_AFTER
 
     @property
     def left(self) -> float:
@@ -73,7 +71,7 @@ class Waiting:
         waited = time.monotonic() - self._began
         if waited < self._next:
             return
-        self._next = waited + (self._times.pop(0) if self._times else SAID_AFTER[-1])
+        self._next = 3 * waited
         left = self._terms.join - waited
         self._say(
             f"waiting for the rendezvous at {self._terms.at}, for {max(0.0, left):.0f} s more: "
@@ -86,7 +84,7 @@ def explained(fault: str, terms: Terms) -> str:
     if "no node is wanted" in fault:
         which = "" if terms.number is None else f": is another launcher there with {terms.number}?"
         return f"all places are taken{which}"
-    if "ended" in fault or "broke" in fault or "key" in fault:
+    if any(word in fault for word in ("ended", "broke", "key", "protocol")):
         return (
             f"what listens there sent us away ({fault}): is another job there, with another id "
             f"than {terms.run_id!r}, of another user, or with another secret?"
@@ -128,7 +126,6 @@ def make_node_process(
     waits = waiting or Waiting(terms, say if terms.tells else _nobody)
     own = OwnNode(
         spec=spec,
-        devices="",
         greeting=known,
         address=terms.local_addr or (terms.host if hosts else ""),
         patience=waits.left,
@@ -142,7 +139,7 @@ def make_node_process(
         values={},
         errors={},
         meets=(terms.host, terms.ranks_port) if terms.ranks_port else ("", 0),
-        introduces=trust.introduces,
+        learns=trust.learns,
     )
     there = [(terms.host, port) for port in (terms.port, *terms.further)]
     at = ((("127.0.0.1", terms.port),) if hosts else ()) + (*there, *also)
@@ -204,27 +201,3 @@ def say_spare(node: NodeProcess, name: str) -> str:
     if not node.last_words.get("spare"):
         return ""
     return f"procession: this machine was not needed: {name} has ended without it [P419]"
-
-
-def objection_of(terms: Terms) -> Callable[[Any], str]:
-    """Give what says why a launcher that comes cannot be taken, by its greeting."""
-
-    def object_to(greeting: Any) -> str:
-        asked = int(greeting["nproc"]), int(greeting["least"]), int(greeting["most"])
-        who = str(greeting["host"])
-        if asked[1:] != (terms.least, terms.most):
-            return (
-                f"{who} was started with --nnodes {_count(*asked[1:])}, and {terms.at} with "
-                f"{_count(terms.least, terms.most)}: write the same on all machines"
-            )
-        if not 0 < asked[0] <= MOST_RANKS:
-            return f"{who} cannot have {asked[0]} ranks"
-        if (terms.number is None) != ("order" in greeting):
-            return f"{who} and {terms.at} have different --rdzv-backend: write the same on all"
-        return ""
-
-    return object_to
-
-
-def _count(least: int, most: int) -> str:
-    return str(most) if least == most else f"{least}:{most}"

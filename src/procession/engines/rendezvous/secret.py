@@ -9,8 +9,8 @@ Without a secret the key is made of the id and the user's number, and is no secr
 the port and knows or guesses both can join, as with torchrun, where no id is needed for that. Each
 launcher says so. Nothing that comes from the network is unpickled in either case.
 
-Where MUNGE vouches for users, each connection has a secret of its own (see `munge`). It is asked
-where `srun` has started the launchers, or where it is asked for.
+Where MUNGE vouches for users, the host draws a secret and gives it to them (see `munge`). It is
+asked where `srun` has started the launchers, or where the user says so.
 
 Rejected: to send a key at the first contact (whoever listens has it, too); to make the secret in
 the home directory by itself (machines may share it or not, and nobody would know which holds).
@@ -21,17 +21,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import secrets
+import socket
 from collections.abc import Callable
 
-from procession.engines.anteroom import Admits
 from procession.engines.contract import EngineError
 from procession.engines.rendezvous.terms import Terms
 from procession.values.base import Record
 from procession.values.errors import SpecError
-
-TYPE_CHECKING = False  # MUNGE's part is imported where it may be used
-if TYPE_CHECKING:
-    from procession.engines.rendezvous.munge import Munge
 
 TASKS = "SLURM_STEP_NUM_TASKS"  # of srun
 VARIABLE = "PROCESSION_JOB_KEY"
@@ -42,15 +39,15 @@ HOW = f"{VARIABLE} on all machines shuts them out"
 class Trust(Record):
     """How the links of a job prove that both ends belong to it.
 
-    key: of all links. note: who could join, "" where only those can who have the secret.
-    introduces: where each link has a key of its own, gives one, and what to send first. admits: the
-    other side of that.
+    key: of all links, if this launcher is the host; of others, too, unless they learn it from the
+    host. note: who could join, "" where only those can who have the secret. first: what the host
+    sends first on each link. learns: reads that, and gives the key.
     """
 
     key: bytes
     note: str = ""
-    introduces: Callable[[], tuple[bytes, bytes]] | None = None
-    admits: Admits | None = None
+    first: bytes = b""
+    learns: Callable[[socket.socket], bytes] | None = None
 
 
 def find_trust(terms: Terms) -> Trust:
@@ -58,37 +55,29 @@ def find_trust(terms: Terms) -> Trust:
     secret, job = take_secret(), terms.run_id
     if secret and terms.munge:
         raise SpecError(f"munge=1 does not go with a secret: unset {VARIABLE}")
-    munge, fault = (None, "") if secret else _find_munge(terms.munge)
-    if munge is None:
-        return Trust(link_key(secret, job), fault + say_who_may_join(secret, terms))
-
-    def introduces() -> tuple[bytes, bytes]:
-        drawn, words = munge.introduce(job)
-        return link_key(drawn, job), words
-
-    def admits(words: bytes) -> bytes:
-        return link_key(munge.admit(words, job), job)
-
-    return Trust(b"", introduces=introduces, admits=admits)
+    fault = ""
+    by_default = terms.munge is None and not secret and os.environ.get(TASKS, "1") != "1"
+    if terms.munge or by_default:
+        try:
+            return _trust_by_munge(job)
+        except EngineError as e:  # Slurm may do without it; or it fails here alone
+            if terms.munge:
+                raise
+            fault = f"MUNGE does not work here ({e}), so it vouches for nobody; "
+    return Trust(link_key(secret, job), fault + say_who_may_join(secret, terms))
 
 
-def _find_munge(wanted: bool | None) -> tuple[Munge | None, str]:
-    """Give MUNGE where it is to be used; else why it does not work.
-
-    wanted: None where nobody has said it. Raises EngineError where MUNGE is asked for and fails.
-    """
-    if not (wanted or (wanted is None and os.environ.get(TASKS, "1") != "1")):
-        return None, ""
+def _trust_by_munge(job: str) -> Trust:
+    """Draw a secret in case that this launcher is the host. Raises EngineError."""
     from procession.engines.rendezvous.munge import Munge
 
-    try:
-        munge = Munge()
-        munge.seal({})  # a daemon that does not run is told of now, not when nobody has come
-    except EngineError as e:  # Slurm may do without it; or it fails here alone, which must be told
-        if wanted:
-            raise
-        return None, f"MUNGE does not work here ({e}), so it vouches for nobody; "
-    return munge, ""
+    munge, drawn = Munge(), secrets.token_bytes(32)
+    first = munge.seal(drawn, job)
+    return Trust(
+        link_key(drawn, job),
+        first=first,
+        learns=lambda sock: link_key(munge.receive(sock, job), job),
+    )
 
 
 def take_secret() -> bytes:

@@ -169,12 +169,6 @@ def terms_of_conf(conf: Mapping[str, str], where: str, *, static: bool) -> dict[
                 f"be 1 second or more, not {found['lease']:g}"
             )
     found.pop("", None)
-    store = found.pop("store", "tcp")
-    if store != "tcp":
-        raise SpecError(
-            f"{where} store_type must be tcp, not {store!r}: the machines meet at the address that "
-            "--rdzv-endpoint names, not in a file"
-        )
     return found
 
 
@@ -188,8 +182,18 @@ def _seconds(text: str, where: str) -> float:
     return value
 
 
-def _seconds_or_0(text: str, where: str) -> float:
-    return _seconds(text, where) if text.strip("0.") else 0.0
+def _backoff(text: str, where: str) -> None:
+    """Check what has no effect: only the host writes."""
+    if text.strip("0."):
+        _seconds(text, where)
+
+
+def _tcp(text: str, where: str) -> None:
+    if text != "tcp":
+        raise SpecError(
+            f"{where} must be tcp, not {text!r}: the machines meet at the address that "
+            "--rdzv-endpoint names, not in a file"
+        )
 
 
 def _count(text: str, where: str) -> int:
@@ -202,10 +206,6 @@ def _flag(text: str, where: str) -> bool:
     if text.lower() not in (*YES, *NO):
         raise SpecError(f"{where} must be 1 or 0, not {text!r}")
     return text.lower() in YES
-
-
-def _text(text: str, _: str) -> str:
-    return text
 
 
 Reader = Callable[[str, str], object]
@@ -222,8 +222,8 @@ C10D: dict[str, tuple[str, Reader]] = {
     "join_timeout": ("join", _seconds),
     "timeout": ("join", _seconds),
     "last_call_timeout": ("last_call", _seconds),
-    "store_type": ("store", _text),
-    "cas_backoff_max_seconds": ("", _seconds_or_0),  # no effect: only the host writes
+    "store_type": ("", _tcp),
+    "cas_backoff_max_seconds": ("", _backoff),
 }
 STATIC: dict[str, tuple[str, Reader]] = {
     **_BOTH,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from procession.engines.slurm.allocation import expand
+
 # Variables that `srun` takes as options. A batch script and a shell of salloc have those that the
 # user asked for *tasks*; a node process gets all of its node.
 SHAPING = (
@@ -30,7 +32,7 @@ BECOME = (
 )
 NOISE = ("srun: cluster configuration lacks support for cpu binding",)
 TOLD = re.compile(r"\s*(\d+): ?(.*)", re.DOTALL)
-TASKS = re.compile(r"srun: error: .*?\btasks? ([\d,-]+)(?:: (.*)| (launch failed.*))")
+TASKS = re.compile(r"srun: error: .*?\btasks? (\d+(?:[,-]\d+)*)(?:: (.*)| (launch failed.*))")
 NODE_FAILED = re.compile(r"srun: error: Node failure on (\S+)")
 
 
@@ -40,14 +42,14 @@ def step_environment(env: Mapping[str, str], more: Mapping[str, str]) -> dict[st
 
 
 def step_command(
-    argv: Iterable[str], *, job: str, nodes: Iterable[str], name: str, gpus: int | None = None
+    argv: Iterable[str], *, job: str, nodes: Iterable[str], gpus: int | None = None
 ) -> list[str]:
     """Give the command that runs `argv` once on each of these nodes, with all that the job has
     there.
 
-    The first words of each task are `STARTED` and its node. name: the step's, to find it by.
-    gpus: of the job on each node, where it asked for them by task: Slurm gives a step its share
-        of these by its own tasks, unless the step says otherwise.
+    The first words of each task are `STARTED` and its node. gpus: of the job on each node, where it
+    asked for them by task: Slurm gives a step its share of these by its own tasks, unless the step
+    says otherwise.
     """
     nodes = list(nodes)
     return [
@@ -57,7 +59,7 @@ def step_command(
         f"--ntasks={len(nodes)}",
         "--ntasks-per-node=1",
         f"--nodelist={','.join(nodes)}",
-        f"--job-name={name}",
+        "--job-name=procession",
         "--overlap",  # the job's other steps, and a node process's successor, want the same CPUs
         "--cpu-bind=none",
         "--mpi=none",  # ranks are no MPI tasks of this step
@@ -88,19 +90,10 @@ def read_ends(line: str) -> tuple[tuple[int, ...], str]:
     if match is None:
         return (), ""
     why = match[2] or match[3]
-    return _numbers(match[1]), why[:1].lower() + why[1:]
+    return tuple(map(int, expand(f"[{match[1]}]"))), why[:1].lower() + why[1:]
 
 
 def read_lost(line: str) -> str | None:
     """Give the node of which srun says in this line that Slurm has lost it."""
     match = NODE_FAILED.match(line)
     return match and match[1]
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdecimal():
-            found += range(int(first), int(last or first) + 1)
-    return tuple(found)

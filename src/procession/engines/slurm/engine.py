@@ -1,19 +1,18 @@
 """Slurm: one step of `srun` in an allocation, with a node process on each of its nodes.
 
 Theory of operation. All node processes are tasks of one step, so that they start together and Slurm
-knows them; a node process that replaces another one is a step of its own. A step has a unique name,
-by which its number is found when it is to be killed: `srun` does not print the number.
+knows them; a node process that replaces another one is a step of its own.
 
 The step must do nothing by itself: the end of one task does not end others, and the loss of a node
 does not end the step. Slurm's news of tasks come late (an exit when nobody holds the task's output
 any more, a lost node after SlurmdTimeout, 300 s by default): the links to node processes are
 quicker, and count.
 
-`srun` has a session of its own, so that Ctrl-C reaches the driver alone. SIGTERM makes srun kill
-all tasks by SIGKILL at once, so it is never sent; a SIGKILL to srun has the same effect (a process
-that it has forked sees to that). So srun is left alone when the driver is killed: node processes
-notice that their driver is gone and end in order, and srun ends with the last one. A job that Slurm
-ends at the loss of a node (one without `--no-kill`) cannot be helped.
+`srun` has a session of its own, so that Ctrl-C reaches the driver alone. A SIGKILL to srun makes
+Slurm kill all tasks of the step at once: a process that srun has forked sees to that. It is the
+last resort, and srun is left alone when the driver is killed: node processes notice that their
+driver is gone and end in order, and srun ends with the last one. A job that Slurm ends at the loss
+of a node (one without `--no-kill`) cannot be helped.
 
 When a job is cancelled, preempted or at its time limit, Slurm sends SIGCONT and SIGTERM, at the
 time limit twice: with proctrack/linuxproc to every process below the job's, with proctrack/pgid to
@@ -27,12 +26,11 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
-import uuid
 from collections.abc import Callable, Mapping
 
 from procession.engines.contract import (
     SLOT,
+    Chosen,
     EngineError,
     EngineEvent,
     EngineGone,
@@ -40,7 +38,8 @@ from procession.engines.contract import (
     Said,
     SlotGone,
 )
-from procession.engines.slurm.allocation import Allocation, read_allocation
+from procession.engines.helper import end_all
+from procession.engines.slurm.allocation import Allocation, read_allocation, read_task
 from procession.engines.slurm.commands import (
     MISSING,
     NOISE,
@@ -52,9 +51,10 @@ from procession.engines.slurm.commands import (
     step_environment,
 )
 from procession.engines.slurm.processes import NO_SLURM, Step, ask
+from procession.prepare.work import Share
+from procession.values.errors import SpecError
 
-PROGRAMS = ("srun", "scontrol", "squeue", "scancel")
-KILL_WITHIN = 1.0  # seconds for scancel to take effect
+PROGRAMS = ("srun", "squeue", "sinfo")
 END_WITHIN = 5.0  # seconds for srun to end after its tasks
 WORDS_WITHIN = 0.5  # seconds for a task's last lines, which may follow the news of its exit
 LOST_WITHIN = 2.0  # the same, where some tasks are not known to have ended
@@ -67,25 +67,20 @@ NO_ALLOCATION = (
 class Slurm:
     """The engine of an allocation.
 
-    allocation: by default that of this process's environment. grace: seconds that ranks may take to
-    end; there is a warning if Slurm kills earlier. Raises EngineError outside an allocation.
+    allocation: by default that of this process's environment. Raises EngineError outside an
+    allocation.
     """
 
     name = "slurm"
 
     def __init__(
-        self,
-        allocation: Allocation | None = None,
-        *,
-        grace: float | None = None,
-        env: Mapping[str, str] = os.environ,
+        self, allocation: Allocation | None = None, *, env: Mapping[str, str] = os.environ
     ) -> None:
         found = allocation or read_allocation(env)
         if found is None:
             raise EngineError(NO_ALLOCATION if shutil.which("srun") else f"srun {NO_SLURM}")
         self.allocation = found
         self._env = env
-        self._grace = grace
         self._steps: list[Step] = []
         self._nodes = dict(enumerate(found.nodes))  # of slots, as their tasks print them
         self._over = False
@@ -108,7 +103,6 @@ class Slurm:
         """Have a node process started on each node. Raises EngineError."""
         self.check()
         self._command, self._tell = command, tell
-        self._warn()
         self._launch(self.allocation.nodes, None)
 
     def replace(self, slot: int) -> None:
@@ -117,7 +111,8 @@ class Slurm:
         Raises EngineError if Slurm has lost the node.
         """
         node = self._nodes[slot]
-        state = self._ask("sinfo", "--noheader", f"--nodes={node}", "--format=%T").split("\n")[0]
+        line = ("sinfo", "--noheader", f"--nodes={node}", "--format=%T")
+        state = ask(line, self._env).split("\n")[0]
         if not state or state.endswith("*") or state.startswith(("down", "fail", "unknown")):
             raise EngineError(
                 f"node {node} is {state or 'unknown'}: there is no node for another node process; "
@@ -131,30 +126,8 @@ class Slurm:
         A step that is ending is left alone: to kill it then makes slurmstepd hang now and then, and
         Slurm takes the node out of use.
         """
-        ends = time.monotonic() + LOST_WITHIN
-        running = [step for step in self._steps if not step.join(self._patience(step, ends))]
-        if not running:
-            return
-        try:
-            said = self._ask(
-                "squeue", "--noheader", "--steps", f"--job={self.allocation.job}",
-                "--format=%i|%j",
-            )  # fmt: skip
-            numbers = dict(line.strip().split("|")[::-1] for line in said.splitlines())
-            found = [numbers[step.name] for step in running if step.name in numbers]
-            if found:
-                # scancel would wait for a node that is cut off; the controller knows by then.
-                ask(("scancel", "--signal=KILL", *found), self._env, within=KILL_WITHIN)
-        except EngineError as e:
-            self._tell(Said(str(e)))
-        ends = time.monotonic() + KILL_WITHIN
-        for step in running:
-            if not step.join(max(0.0, ends - time.monotonic())):
-                step.kill()
-
-    def _patience(self, step: Step, ends: float) -> float:
-        """Give the seconds in which a step may end by itself: none if no task of it has begun."""
-        return max(0.0, ends - time.monotonic()) if step.started else 0.0
+        end_all([step for step in self._steps if step.started], LOST_WITHIN)
+        end_all(self._steps, 0.0)  # one without tasks does not end by itself
 
     def close(self) -> None:
         """Wait a little for srun, and end what is left."""
@@ -167,19 +140,17 @@ class Slurm:
 
     def _launch(self, nodes: tuple[str, ...], slot: int | None) -> None:
         """Start a step; slot: of the one node, None for all of them."""
-        name = f"procession-{uuid.uuid4().hex[:8]}"
         argv = step_command(
             self._command.argv,
             job=self.allocation.job,
             nodes=nodes,
-            name=name,
             gpus=self.allocation.gpus_per_node,
         )
         more = dict(self._command.env)
         if slot is not None:
             more[SLOT] = str(slot)
         slots = tuple(range(len(nodes))) if slot is None else (slot,)
-        step = Step(name, argv, step_environment(self._env, more), slots)
+        step = Step(argv, step_environment(self._env, more), slots)
         self._steps = [*[s for s in self._steps if s.running], step]
         step.watch(lambda line: self._hear(step, line), lambda: self._hear_end(step))
 
@@ -245,51 +216,52 @@ class Slurm:
         state = self._job_state()
         if state != "RUNNING":
             job = f"job {self.allocation.job} is {state.lower().replace('_', ' ')}"
-            self._say(EngineGone(f"Slurm's {job}: {why or 'its node is lost'}"))
+            self._say(EngineGone(f"Slurm's {job}: {why}"))
         elif not step.started:
-            self._say(EngineGone(f"Slurm started no node process: {why or 'its node is lost'}"))
+            self._say(EngineGone(f"Slurm started no node process: {why}"))
 
     def _say(self, event: EngineEvent) -> None:
         if not self._over:
             self._tell(event)
 
     def _job_state(self) -> str:
+        line = ("squeue", "--noheader", f"--job={self.allocation.job}", "--format=%T")
         try:
-            options = ("--noheader", f"--job={self.allocation.job}", "--format=%T")
-            return self._ask("squeue", *options).strip() or "gone"
+            return ask(line, self._env).strip() or "gone"
         except EngineError:
             return "gone"
-
-    def _ask(self, *argv: str) -> str:
-        """Give the output of one of Slurm's commands. Raises EngineError, with its own words."""
-        return ask(argv, self._env)
-
-    def _warn(self) -> None:
-        """Say if Slurm leaves less time than the ranks may take."""
-        wait = self._kill_wait()
-        if self._grace is not None and wait is not None and wait < self._grace:
-            self._say(
-                Said(
-                    f"Slurm kills a job {wait:g} s after it told it to end (KillWait): ranks do "
-                    f"not have their {self._grace:g} s then; say --signal=B:USR1@SECONDS and "
-                    "--preempt slurm to be told earlier"
-                )
-            )
-
-    def _kill_wait(self) -> float | None:
-        try:
-            config = self._ask("scontrol", "show", "config")
-        except EngineError:
-            return None
-        for line in config.splitlines():
-            name, _, value = line.partition("=")
-            if name.strip() == "KillWait" and value.split():
-                word = value.split()[0]
-                return float(word) if word.isdecimal() else None
-        return None
 
 
 def _later(seconds: float, call: Callable[[], object]) -> None:
     timer = threading.Timer(seconds, call)
     timer.daemon = True
     timer.start()
+
+
+def choose(share: Share, nodes: int | None, spares: int, _: Mapping[str, str]) -> Chosen:
+    """Make the engine of `--engine slurm`. Raises SpecError, and EngineError without Slurm."""
+    if spares:
+        raise SpecError(
+            "spare nodes of Slurm are those that an allocation has beyond --nnodes: ask for "
+            "more of them"
+        )
+    spec = share.spec
+    task = read_task(os.environ)
+    if task is not None and task.count > 1:
+        raise SpecError(
+            f"this program is one of {task.count} tasks of srun, and each would drive a job over "
+            "the whole allocation: start it once, without srun before it; or let them find each "
+            'other: procession run without --engine, procession.run(..., rendezvous="HOST:PORT")'
+        )
+    engine = Slurm()
+    found = engine.allocation
+    if nodes is not None and nodes > engine.slots:
+        raise SpecError(
+            f"{nodes} nodes are asked for, but the allocation (job {found.job}) has {engine.slots}"
+        )
+    if found.cpus_per_task and not spec.placement.chooses_cpus:
+        placement = spec.placement.__replace__(cpus_per_rank=found.cpus_per_task)
+        share = share.__replace__(spec=spec.__replace__(placement=placement))
+    if found.gpus_per_task and not share.devices:
+        share = share.__replace__(gpus=found.gpus_per_task)
+    return Chosen(engine, share, nodes or engine.slots)

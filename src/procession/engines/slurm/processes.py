@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-from collections import deque
 from collections.abc import Mapping, Sequence
 
 from procession.engines.contract import EngineError
 from procession.engines.helper import Helper
 
 ANSWER_WITHIN = 30.0  # seconds for one of Slurm's commands
-LONGEST = 64 << 10  # bytes of a line of srun's
-FACT = re.compile(r"(?:^|(?<=\s))([^\s=]+)=(.*?)(?=\s+[^\s=]+=|$)", re.DOTALL)
-KEPT = 5  # last lines of srun, as the reason of its end
 NO_SLURM = "is not on the PATH: the commands of Slurm are needed (Debian package slurm-client)"
 
 
 class Step(Helper):
     """One srun, while its step lasts.
 
-    name: the step's. slots: of its tasks, by their numbers. gone: slots that are reported as gone.
-    started: slots whose tasks have begun. words: by slot, the last line of its task. exits: by
-    slot, how its task exited. last: srun's last lines.
+    slots: of its tasks, by their numbers. gone: slots that are reported as gone.
+    words: by slot, the last line of its task. exits: by slot, how its task exited. `last` has
+    srun's own lines.
     """
 
-    def __init__(
-        self, name: str, argv: Sequence[str], env: Mapping[str, str], slots: tuple[int, ...]
-    ) -> None:
-        super().__init__(argv, longest=LONGEST, env=env)
-        self.name = name
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], slots: tuple[int, ...]) -> None:
+        super().__init__(argv, env=env)
         self.slots = slots
         self.gone: set[int] = set()
-        self.started: set[int] = set()
         self.words: dict[int, str] = {}
         self.exits: dict[int, str] = {}
-        self.last: deque[str] = deque(maxlen=KEPT)
 
     @property
     def exit(self) -> str:
@@ -50,10 +40,12 @@ def ask(
     env: Mapping[str, str],
     text: str | None = None,
     within: float = ANSWER_WITHIN,
+    readable: tuple[int, ...] = (0,),
 ) -> str:
     """Run one of the cluster's commands; gives its output. Raises EngineError, with its own words.
 
-    text: its standard input. within: seconds after which it is ended.
+    text: its standard input. within: seconds after which it is ended. readable:
+    exit codes after which its output counts.
     """
     try:
         done = subprocess.run(
@@ -71,27 +63,14 @@ def ask(
         raise EngineError(f"{argv[0]} {NO_SLURM}") from None
     except subprocess.TimeoutExpired:
         raise EngineError(f"{argv[0]} did not answer within {within:g} s") from None
-    if done.returncode:
+    if done.returncode not in readable:
         words = done.stderr.strip() or done.stdout.strip().partition("\n")[0]
         words = words or f"it ended with exit code {done.returncode}"
         raise EngineError(f"{argv[0]} ended with an error: {words}")
     return done.stdout
 
 
-def facts_of(job: str) -> dict[str, str]:
-    """Give what Slurm knows of a job. JobState is UNKNOWN when Slurm has forgotten it."""
-    try:
-        said = ask(("scontrol", "show", "job", "--oneliner", job), os.environ)
-    except EngineError as e:
-        if "Invalid job id" in str(e):
-            return {"JobState": "UNKNOWN"}
-        return {"JobState": "PENDING", "Reason": str(e)}  # the controller may be back soon
-    return read_facts(said)
-
-
-def read_facts(said: str) -> dict[str, str]:
-    """Read `Key=value Key=value`, of which the first of a key counts; values may hold spaces."""
-    facts: dict[str, str] = {}
-    for key, value in FACT.findall(said.strip()):
-        facts.setdefault(key, value)
-    return facts
+def fact(said: str, name: str) -> str:
+    """Give the first value of a name in what `scontrol show` says, "" if there is none."""
+    match = re.search(rf"(?:^|\s){name}=(\S+)", said)
+    return match[1] if match else ""

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from procession.engines.contract import (
     SLOT,
+    Chosen,
     EngineError,
     EngineEvent,
     EngineGone,
@@ -32,7 +33,7 @@ from procession.engines.contract import (
     Said,
     SlotGone,
 )
-from procession.engines.helper import Helper
+from procession.engines.helper import Helper, end_all
 from procession.engines.ssh.commands import (
     ENDED,
     FAULT,
@@ -42,14 +43,14 @@ from procession.engines.ssh.commands import (
     ssh_command,
     why_ended,
 )
-from procession.engines.ssh.hosts import Host, parse_hosts
+from procession.engines.ssh.hosts import Host, check_spares, parse_hosts, read_hosts
+from procession.prepare.work import Share
+from procession.values.errors import SpecError
 
 NO_SSH = "ssh is not on the PATH: OpenSSH's client is needed (Debian package openssh-client)"
 END_WITHIN = 5.0  # seconds for node processes to go when their connections are closed
 KILL_WITHIN = 1.0  # seconds for a kill to get through, before the connection itself is ended
-LONGEST = 4096  # bytes of a line; what is longer is taken for several
 MOST_BEFORE = 64 << 10  # bytes that a log-in may print before it starts a node process
-KEPT = 12  # last lines of a connection, as the reason of its end
 PYTHONS = ("python3", "python")
 
 
@@ -78,7 +79,7 @@ class SshEngine:
         check_options(options)
         self._pythons = (python,) if python else (sys.executable, *PYTHONS)
         self._options = tuple(options)
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, Helper] = {}
         self._over = False
         self._command = NodeCommand((), {})
         self._tell: Callable[[EngineEvent], None] = lambda _: None
@@ -105,6 +106,7 @@ class SshEngine:
         old = self._connections.pop(slot, None)  # its events are ignored from now on
         if old is not None:
             old.kill()
+            old.hang_up()
         self._connect(slot)
 
     def kill(self) -> None:
@@ -112,20 +114,17 @@ class SshEngine:
         running = [c for c in self._connections.values() if c.running]
         for connection in running:
             connection.say(KILL)
-            connection.hang_up()
-        for connection in running:
-            if not connection.join(KILL_WITHIN):
-                connection.kill()
+        end_all(running, KILL_WITHIN)
 
     def close(self) -> None:
         """Hang up, and wait a little for the node processes to go."""
         self._over = True
-        for connection in self._connections.values():
+        connections = list(self._connections.values())
+        for connection in connections:
             connection.hang_up()
-        for connection in self._connections.values():
-            if not connection.join(END_WITHIN):
-                connection.kill()
-                connection.join(None)
+        end_all(connections, END_WITHIN)
+        for connection in connections:
+            connection.join(None)
         self._connections.clear()
 
     def _connect(self, slot: int) -> None:
@@ -135,29 +134,32 @@ class SshEngine:
             "env": {**self._command.env, SLOT: str(slot)},
             "directory": os.getcwd(),
         }
-        connection = self._connections[slot] = _Connection(
-            ssh_command(host, self._pythons, self._options), json.dumps(start).encode() + b"\n"
+        connection = self._connections[slot] = Helper(
+            ssh_command(host, self._pythons, self._options),
+            first=json.dumps(start).encode() + b"\n",
         )
         connection.watch(
-            lambda line: self._hear(host, line) if connection.take(line) else None,
+            lambda line: self._hear(slot, connection, line),
             lambda: self._hear_end(slot, connection),
         )
 
-    def _hear(self, host: str, line: str) -> None:
-        if line.strip() and not line.startswith((STARTED, ENDED, FAULT)):
-            self._say(Said(f"{host}: {line}"))
+    def _hear(self, slot: int, connection: Helper, line: str) -> None:
+        if connection.heard > MOST_BEFORE and not connection.started:
+            connection.last.append("its log-in prints without end")
+            connection.kill()
+            return
+        connection.last.append(line)
+        if line.startswith(STARTED):
+            connection.started.add(slot)
+        elif line.strip() and not line.startswith((ENDED, FAULT)):
+            self._say(Said(f"{self.hosts[slot].name}: {line}"))
 
-    def _hear_end(self, slot: int, connection: _Connection) -> None:
+    def _hear_end(self, slot: int, connection: Helper) -> None:
         if self._connections.get(slot) is not connection:
             return  # it has been replaced
         host = self.hosts[slot].name
-        if connection.flooded:
-            why = (
-                f"host {host}: its log-in prints without end ({MOST_BEFORE >> 10} KiB, and no "
-                f"node process is started); see what `ssh {host} true` prints"
-            )
-        else:
-            why = why_ended(host, connection.code or 0, connection.last, started=connection.started)
+        started = slot in connection.started
+        why = why_ended(host, connection.code or 0, connection.last, started=started)
         self._say(SlotGone(slot, why))
         if not any(c.running for c in self._connections.values()):
             self._say(EngineGone(why))
@@ -167,27 +169,15 @@ class SshEngine:
             self._tell(event)
 
 
-class _Connection(Helper):
-    """One ssh.
-
-    last: the last lines of it and of the node's side. started: whether a node process was started.
-    flooded: it was killed because too much output came before that.
-    """
-
-    def __init__(self, argv: Sequence[str], first: bytes) -> None:
-        super().__init__(argv, longest=LONGEST, first=first)
-        self.last: deque[str] = deque(maxlen=KEPT)
-        self.started = False
-        self.flooded = False
-        self._came = 0  # bytes
-
-    def take(self, line: str) -> bool:
-        """Take a line; False if it is of no interest any more."""
-        self._came += len(line)
-        self.started = self.started or line.startswith(STARTED)
-        if self._came > MOST_BEFORE and not self.started:
-            self.flooded = True
-            self.kill()
-            return False
-        self.last.append(line)
-        return True
+def choose(share: Share, nodes: int | None, spares: int, options: Mapping[str, str]) -> Chosen:
+    """Make the engine of `--engine ssh`. Raises SpecError."""
+    hosts = read_hosts(options.get("hosts", ""), options.get("hostfile", ""), os.environ)
+    text = options.get("engine_options", "")
+    try:
+        words = shlex.split(text)
+    except ValueError as e:
+        raise SpecError(f"--engine-options {text!r}: {e}") from None
+    engine = SshEngine(
+        [host.name for host in hosts], python=options.get("remote_python"), options=words
+    )
+    return Chosen(engine, share, check_spares(engine.slots, nodes, spares))

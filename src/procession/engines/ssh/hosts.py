@@ -14,9 +14,7 @@ A host that is named several times has the sum of its counts.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Iterable, Mapping
 
 from procession.values.base import Value
@@ -80,10 +78,13 @@ def read_hosts(hosts: str, hostfile: str, env: Mapping[str, str]) -> tuple[Host,
             )
         hostfile = env[named]
     try:
-        text = _read(hostfile, f"{named} {hostfile}")
+        with open(hostfile, encoding="utf-8") as f:
+            text = f.read(MOST + 1)
     except (OSError, UnicodeDecodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not text"
         raise SpecError(f"{named}: cannot read {hostfile!r}: {why}") from None
+    if len(text) > MOST:
+        raise SpecError(f"{named} {hostfile} is no list of hosts: it is longer than {MOST} bytes")
     return parse_hostfile(text, f"{named} {hostfile}")
 
 
@@ -104,16 +105,16 @@ def ranks_of_each(hosts: Iterable[Host]) -> int:
     return counts[0]
 
 
-def _read(path: str, said: str) -> str:
-    """Read a file, or a pipe as of `<(command)`. Raises OSError, UnicodeDecodeError, SpecError."""
-    mode = os.stat(path).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISDIR(mode)):
-        raise SpecError(f"{said}: it is neither a regular file nor a pipe")
-    with open(path, "rb") as f:
-        data = f.read(MOST + 1)
-    if len(data) > MOST:
-        raise SpecError(f"{said}: it is no list of hosts: it is longer than {MOST >> 20} MiB")
-    return data.decode("utf-8")
+def check_spares(hosts: int, nodes: int | None, spares: int) -> int:
+    """Give how many nodes there are, where so many hosts are given. Raises SpecError."""
+    if nodes is None:
+        nodes = hosts - spares
+        if nodes < 1:
+            raise SpecError(f"{spares} spare nodes of {hosts} hosts leave none for ranks")
+    if nodes + spares > hosts:
+        more = f" and {spares} spare ones" if spares else ""
+        raise SpecError(f"{nodes} nodes{more} are asked for, but the number of hosts is {hosts}")
+    return nodes
 
 
 def _host(word: str, where: str) -> Host:
