@@ -15,7 +15,7 @@ import os
 import time
 
 from procession.system.directories import Refused, inside, open_runtime
-from procession.warm.wire import peer_of
+from procession.warm.wire import Unusable, peer_of
 
 NAME = ".keeper"  # no run has a name with a dot in front
 BACKLOG = 64
@@ -24,10 +24,6 @@ LOCK_SECONDS = 2.0
 
 class NoKeeper(Exception):
     """Nobody listens: there is no keeper."""
-
-
-class Unusable(Exception):
-    """There is something that cannot be used as the keeper. The text is one line."""
 
 
 class Door:

@@ -113,10 +113,10 @@ class Warm:
                 nearest, self.why = distance, obstacle
         fitting.sort(key=lambda kept: (len(kept["modules"]), -kept["age"]))
         while fitting and self._connection is not None:
-            number = fitting.pop()["id"]
-            self._kept = [each for each in self._kept if each["id"] != number]
+            chosen = fitting.pop()
+            self._kept.remove(chosen)
             try:
-                taken = self._connection.take(number)
+                taken = self._connection.take(chosen["pid"])
             except Unusable as e:
                 self._give_up(f"the keeper cannot be used: {e}")
                 return None
