@@ -9,7 +9,7 @@ __getattr__ = lazily(
         "procession.values.warm": "read_warm",
         "procession.warm.client": "Connection",
         "procession.warm.door": "NAME NoKeeper",
-        "procession.warm.limits": "read_limits",
+        "procession.warm.launching": "read_limits",
         "procession.warm.wire": "Unusable decode",
     }
 )
