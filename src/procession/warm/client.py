@@ -25,12 +25,8 @@ class Connection:
     """A connection to the keeper. pid: of the keeper. Raises NoKeeper, and Unusable."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
-        self._sock = door.knock(seconds)
+        self._sock, self.pid = door.knock(seconds)
         self._inbox = wire.Inbox(self._sock)
-        self.pid, _ = wire.peer_of(self._sock)
-        if not self.pid:
-            self.close()
-            raise Unusable("it is in another namespace of pids")
 
     def list(self) -> list[dict[str, Any]]:
         """Give what is kept, as in `wire`, with `age` in seconds and `memory` in bytes.
