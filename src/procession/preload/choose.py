@@ -52,7 +52,7 @@ def plan_of(
     program = spec.program
     if isinstance(program, Function):
         if program.main is None:
-            from procession.preload.function import plan_function
+            from procession.preload.read import plan_function
 
             return plan_function(named, functions, sys.modules, sys.path)
         program = program.main

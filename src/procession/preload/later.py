@@ -77,7 +77,11 @@ def _trees(
             path, package = files.pop()
             tree = sources.tree(path)
             yield tree
-            modules = [name for node in ast.walk(tree) for name in imported(node, package)]
+            for node in ast.walk(tree):
+                bases = imported(node, package)
+                modules += bases
+                if isinstance(node, ast.ImportFrom):  # a name that it takes may be a submodule
+                    modules += [f"{base}.{each.name}" for base in bases for each in node.names]
 
 
 def _words_of(node: ast.AST) -> Sequence[str]:

@@ -13,19 +13,27 @@ programs that import torch would have to import it in each rank.
 
 What runs a program's own code without a call is not looked at either: a decorator that is only
 named, a base class, a property, an operator.
+
+The ranks of a function import the modules that the pickles of the function and its arguments name,
+and those that the function's code names. These are read as a program is: a local module among them
+imports others. What the launcher has loaded besides is of no use to the ranks.
+
+Rejected: all that the launcher has loaded. A process that has torch would spend a second on it
+before the first rank of a function that has nothing to do with torch.
 """
 
 from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import CodeType, FunctionType
 
 from procession.preload import safe
 from procession.preload.find import Found, Kind, Search, with_packages
 from procession.preload.later import later
 from procession.preload.plan import AFTER, Plan, StoppedAt
-from procession.preload.source import Sources, Unreadable, base_of
+from procession.preload.source import Sources, Unreadable, imported
 
 # What a module may say of itself; other names with two underscores steer how modules are imported.
 _OF_ITSELF = (
@@ -69,6 +77,41 @@ def plan_module(name: str, sys_path: Sequence[str]) -> Plan:
     reader = Reader(sys_path)
     reader.read(f"-m {name}", lambda: reader.main_module(name))
     return reader.result()
+
+
+def plan_function(
+    named: Iterable[str],
+    functions: Iterable[FunctionType],
+    modules: Mapping[str, object],
+    sys_path: Iterable[str],
+) -> Plan:
+    """Tell what can be preloaded for a function.
+
+    named, functions: the modules that the pickles of it and its arguments name, and the functions
+    that are in these. modules, sys_path: the launcher's `sys.modules` and `sys.path`.
+    """
+    reader = Reader(tuple(sys_path))
+    # What "__main__" holds travels by value, as far as it is needed.
+    names = {*named, *(name for f in functions for name in _names_in(f.__code__))} - {"__main__"}
+    for name in [name for name in modules if name in names]:
+        # The launcher has many of the standard library that no rank needs; its own are there.
+        if reader.kind_of(name) in (Kind.INSTALLED, Kind.LOCAL):
+            reader.follow(name)
+    # By value, a function may come from anywhere; what "__main__" holds always does.
+    files = [
+        (f.__code__.co_filename, str(f.__globals__.get("__package__") or ""))
+        for f in functions
+        if reader.kind_of(str(f.__module__)) in (Kind.LOCAL, Kind.MISSING)
+    ]
+    return reader.result(dict.fromkeys(files), [n for n in named if n != "__main__"])
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """Give the names in code and in inner code, those of modules that it imports among them."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
 
 
 class _Stopped(Exception):
@@ -171,7 +214,7 @@ class Reader:
             except _Stopped as e:
                 e.at = e.at or StoppedAt(path, node.lineno, str(e))
                 where = f"{os.path.basename(e.at.file)}:{e.at.line}"
-                for after in (name for each in tree.body[i:] for name in _imports(each)):
+                for after in (name for each in tree.body[i:] for name in imported(each, package)):
                     is_missing = self._search.find(after).kind is Kind.MISSING
                     reason = "it is not found" if is_missing else f"{AFTER} {where}"
                     self._skipped.setdefault(after, reason)
@@ -239,9 +282,10 @@ class Reader:
             self._local[name] = _File("", name, package)  # a namespace package
 
     def _import_from(self, file: _File, node: ast.ImportFrom, *, sure: bool) -> None:
-        base = base_of(node, file.package)
-        if not base:
+        bases = imported(node, file.package)
+        if not bases:
             raise _Stopped("it is imported relative to no package")
+        base = bases[0]
         if base == "__future__":
             return
         self._import(base, sure=sure)
@@ -356,12 +400,3 @@ def _is_definition(node: ast.stmt) -> bool:
         names = node.targets if isinstance(node, ast.Assign) else [node.target]
         return all(isinstance(name, ast.Name) for name in names) and _is_inert(node)
     return isinstance(node, (ast.Pass, ast.Expr)) and _is_inert(node)
-
-
-def _imports(node: ast.stmt) -> list[str]:
-    """Give what an import statement imports."""
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom) and not node.level and node.module:
-        return [node.module]
-    return []

@@ -35,14 +35,10 @@ class Sources:
 
 def _read(path: str) -> bytes:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+        with open(path, "rb", opener=_open) as f:
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
                 raise Unreadable("it is no file")
-            with open(fd, "rb", closefd=False) as f:
-                source = f.read(LARGEST + 1)
-        finally:
-            os.close(fd)
+            source = f.read(LARGEST + 1)
     except (OSError, ValueError) as e:
         raise Unreadable(f"it cannot be read: {getattr(e, 'strerror', None) or e}") from None
     if len(source) > LARGEST:
@@ -50,6 +46,10 @@ def _read(path: str) -> bytes:
     if path.endswith(".pyc") or b"\0" in source:
         raise Unreadable("it is compiled, or no text")
     return source
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _parsed(source: bytes, path: str) -> ast.Module:
@@ -72,25 +72,16 @@ def is_guarded(path: str) -> bool:
 
 
 def imported(node: ast.AST, package: str) -> list[str]:
-    """Give what an import statement imports, or may: a name that it takes may be a submodule.
+    """Give the modules that an import statement imports, nothing for any other node.
 
-    package: where relative imports begin. Nothing for any other node, nor for what is above the
-    package.
+    package: where relative imports begin; what is above it is left out.
     """
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if not isinstance(node, ast.ImportFrom):
         return []
-    base = base_of(node, package)
-    return [] if not base else [base, *(f"{base}.{each.name}" for each in node.names)]
-
-
-def base_of(node: ast.ImportFrom, package: str) -> str:
-    """Give the module from which a statement imports, "" if that is above the package."""
-    base = node.module or ""
-    if not node.level:
-        return base
     parts = package.split(".") if package else []
     if node.level > len(parts):
-        return ""
-    return ".".join((*parts[: len(parts) - node.level + 1], *filter(None, [base])))
+        return []
+    above = parts[: len(parts) - node.level + 1] if node.level else []
+    return [".".join((*above, *filter(None, [node.module])))]
