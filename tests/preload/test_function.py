@@ -29,8 +29,7 @@ def planned(tmp_path, code, call, **modules):
         "from procession.values.spec import make_spec\n"
         f"payload = Payload()\n"
         f"payload.make(make_spec({call}))\n"
-        "named = payload.named\n"
-        "plan = plan_function(named.modules, named.functions, sys.modules, sys.path)\n"
+        "plan = plan_function(payload.modules, payload.functions, sys.modules, sys.path)\n"
         "payload.close()\n"
         "print(json.dumps([plan.modules, plan.skipped, plan.stopped_at]))\n"
     )

@@ -9,11 +9,13 @@ from functools import cached_property
 from procession.agent import pool
 from procession.agent.boot import check_proc, fresh_interpreter
 from procession.agent.client import Agent
+from procession.agent.protocol import close_all
 from procession.output.wiring import Output, Streams
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Places
 from procession.prepare.resources import Resources, role_of, variables_of
 from procession.system.descriptors import fill_standard
+from procession.system.files import pairs
 from procession.system.identity import own_mark
 from procession.system.ports import free_port
 from procession.values.environment import Place, common_environment, own_environment
@@ -34,48 +36,41 @@ JOBS_AT_ONCE, FDS_AT_ONCE = 32, 64
 class SpawnRequest:
     """Ranks to be asked for in one message, with the descriptors that they share.
 
-    close: descriptors to be closed when the message was sent.
+    jobs: the ranks, see `worker.setup`. close: descriptors to be closed when the message was sent.
     """
 
     def __init__(self) -> None:
         self.close: list[int] = []
-        self._jobs: list[dict[str, Any]] = []
+        self.jobs: list[dict[str, Any]] = []
         self._places: dict[int, int] = {}
 
     def place(self, fd: int) -> int:
         """Give the place of a descriptor among those of the message."""
         return self._places.setdefault(fd, len(self._places))
 
-    def add(self, job: dict[str, Any]) -> None:
-        """Ask for one more rank; see `worker.setup`."""
-        self._jobs.append(job)
-
     @property
     def full(self) -> bool:
         """Whether the next rank is for another message."""
-        return len(self._jobs) >= JOBS_AT_ONCE or len(self._places) >= FDS_AT_ONCE
+        return len(self.jobs) >= JOBS_AT_ONCE or len(self._places) >= FDS_AT_ONCE
 
     def send(self, server: Agent) -> None:
         """Send the message, if it asks for anything."""
-        if self._jobs:
-            server.send(("spawn", self._jobs), list(self._places), self.close)
+        if self.jobs:
+            server.send(("spawn", self.jobs), list(self._places), self.close)
         else:
             self.drop()
 
     def drop(self) -> None:
         """Ask for nothing."""
-        for fd in self.close:
-            try:
-                os.close(fd)
-            except OSError:
-                pass  # it is closed all the same
+        close_all(self.close)
         self.close = []
 
 
 class RankJobs:
     """Leases the agent of one run, and asks it for ranks. Owns the run's resources.
 
-    resources: what the run needs beside processes. output, payload: see `Resources`.
+    resources: what the run needs beside processes. warm: its agent may come from an earlier run,
+    and is to be kept for a later one. output, payload: see `Resources`.
     """
 
     def __init__(
@@ -94,41 +89,40 @@ class RankJobs:
         # Whether one interpreter can stand at the beginning of all ranks.
         self._common_start = all(e == early[0] for e in early)
         places = Places(spec, self._env)
+        alike = spec.start_method == "forkserver" and self._common_start and not spec.pass_fds
+        self.warm = spec.warm is not None and spec.is_python and alike
+        self._owned: list[Warm | Resources] = []
         self._filled = fill_standard()
-        if not self._forks_launcher:
-            # It boots while what the ranks need is made. If it does not start, `lease` says why.
-            if self._may_be_warm:
-                from procession.warm.launching import Warm
-
-                self._warm = Warm(spec.warm or 0.0, self._server_env())
-            else:
-                self._key = pool.prepare(self._server_env(), spec.pass_fds)
         try:
+            self._boot(spec)
             self.resources = Resources(spec, places, output, payload)
-        except BaseException:
-            self._close_filled()
-            self._close_warm()
-            raise
-        if spec.shared is not None and not self._common_start:
-            self.resources.places.notes.append(
-                "each rank loads for itself: they differ in variables that a starting "
-                "interpreter reads [P403]"
-            )
-        try:
+            self._owned.append(self.resources)
             if spec.is_python:
-                self._choose_preload(spec)
+                from procession.preload.choose import plan_of
+
+                payload = self.resources.payload
+                self.plan = plan_of(spec, payload.modules, payload.functions)
         except BaseException:
             self._close_all()
             raise
+        if spec.shared is not None and not self._common_start:
+            places.notes.append(
+                "each rank loads for itself: they differ in variables that a starting "
+                "interpreter reads [P403]"
+            )
 
-    def _choose_preload(self, spec: Spec) -> None:
-        from procession.preload.choose import plan_of
+    def _boot(self, spec: Spec) -> None:
+        """Have an agent boot while what the ranks need is made.
 
-        named = self.resources.payload.named
-        if named is None:
-            self.plan = plan_of(spec)
-        else:
-            self.plan = plan_of(spec, named.modules, named.functions)
+        If it does not start, `lease` says why.
+        """
+        if self.warm:
+            from procession.warm.launching import Warm
+
+            self._warm = Warm(spec.warm or 0.0, self._server_env())
+            self._owned.append(self._warm)
+        elif not self._forks_launcher:
+            self._key = pool.prepare(self._server_env(), spec.pass_fds)
 
     # -- its agent
 
@@ -154,19 +148,6 @@ class RankJobs:
     def _by_rank(self) -> list[dict[str, str]]:
         """The variables of each rank, as far as they are known before an attempt."""
         return variables_of(self._spec, self._env, self.resources.places.placed)
-
-    @property
-    def _may_be_warm(self) -> bool:
-        """Whether its agent may come from an earlier run, and be kept for a later one."""
-        spec = self._spec
-        asked = spec.warm is not None and spec.is_python
-        alike = spec.start_method == "forkserver" and self._common_start
-        return asked and alike and not spec.pass_fds
-
-    @property
-    def warm(self) -> bool:
-        """Whether its agent is to be kept for a later run."""
-        return self._warm is not None
 
     @property
     def _forks_launcher(self) -> bool:
@@ -262,7 +243,7 @@ class RankJobs:
             job["place"] = place
         if isinstance(program, Command):
             argv = spec.filled([*program.argv, *map(os.fspath, spec.args[rank])], rank)
-            request.add(job | {"kind": "exec", "argv": argv})
+            request.jobs.append(job | {"kind": "exec", "argv": argv})
             return
         payload = self.resources.payload
         for role, fd in payload.fds(rank).items():
@@ -277,7 +258,7 @@ class RankJobs:
         job["title"] = self._title(program, spec.node.first(spec.nproc) + rank)
         if self.resources.run_dir.kept:
             job["error_file"] = self.resources.run_dir.error_file(attempt, rank)
-        request.add(job)
+        request.jobs.append(job)
 
     def _env_of(self, attempt: int, rank: int, more: Mapping[str, str]) -> dict[str, str | None]:
         """Give the variables that one rank has besides those of its attempt."""
@@ -339,20 +320,12 @@ class RankJobs:
             said = f"procession: warm: nothing is kept: {why} [P406]"
             logging.getLogger("procession").warning("%s", said)
 
-    def _close_warm(self) -> None:
-        if self._warm is not None:
-            self._warm.close()
-            self._warm = None
-
     def _close_all(self) -> None:
-        self._close_warm()
         self._request.drop()
-        self.resources.close()
-        self._close_filled()
-
-    def _close_filled(self) -> None:
-        for fd in self._filled:
-            os.close(fd)
+        for each in self._owned:
+            each.close()
+        self._owned.clear()
+        close_all(self._filled)
         self._filled.clear()
 
 
@@ -387,9 +360,5 @@ def lasting_server(call: Callable[[], object]) -> Agent:
 
 
 def _umask() -> int:
-    """Read the umask without setting it, which another thread would notice (Linux 4.7)."""
-    with open("/proc/thread-self/status", "rb") as f:
-        for line in f:
-            if line.startswith(b"Umask:"):
-                return int(line.split()[1], 8)
-    return 0o022
+    """Read the umask without setting it, which another thread would notice."""
+    return int(pairs("/proc/thread-self/status", ":").get("Umask", "022"), 8)

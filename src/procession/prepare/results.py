@@ -140,13 +140,13 @@ class Frames:
             self.fault = TOO_LARGE
             self._pieces = bytearray()
 
-    def take(self, kind: bytes, at: int, body: bytes | None) -> None:
+    def take(self, kind: bytes, at: int, body: Body | None) -> None:
         """Take a frame; body: None if it has come in parts."""
-        if body is not None:
-            self._take(kind, at, body)
-            return
-        pieces, self._pieces = self._pieces, bytearray()
-        self._take(kind, at, pieces)
+        if body is None:
+            body, self._pieces = self._pieces, bytearray()
+        if not self.fault:
+            # An error is described some time after it happened.
+            self.report = Report(kind, at if self.report is None else self.report.at, body)
 
     def take_file(self, kind: bytes, at: int, size: int, fd: int) -> None:
         """Take a frame whose body is in a memory file; its descriptor belongs to this object."""
@@ -159,18 +159,13 @@ class Frames:
                 raise ValueError("it is not sealed, or of another size")
             with open(fd, "rb", buffering=0, closefd=False) as file:
                 file.seek(0)  # its writer has left it at its end
-                self._take(kind, at, file.readall())
+                self.take(kind, at, file.readall())
         except MemoryError:
             self.fault = TOO_LARGE
         except (OSError, ValueError) as e:
             self.fault = f"its memory file cannot be read: {e}"
         finally:
             os.close(fd)
-
-    def _take(self, kind: bytes, at: int, body: Body) -> None:
-        if not self.fault:
-            # An error is described some time after it happened.
-            self.report = Report(kind, at if self.report is None else self.report.at, body)
 
 
 def value_of(program: Program, body: Body) -> Any:
