@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
@@ -338,22 +339,13 @@ def fork_server(spec: Spec, mask: set[Any] | None = None) -> Agent:
     return server
 
 
-class _OfAll:
-    """The same for each rank, however many there are."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __getitem__(self, rank: int) -> Any:
-        return self._value
-
-
 def lasting_server(call: Callable[[], object]) -> Agent:
     """Fork this process to be the agent of groups of any size whose ranks run `call()`.
 
     It serves one after the other, until it is closed or lost. Raises OSError.
     """
-    server = Agent.fork((call, _OfAll(()), _OfAll({})))
+    arguments: defaultdict[int, tuple[object, ...]] = defaultdict(tuple)  # for any rank: none
+    server = Agent.fork((call, arguments, defaultdict[int, dict[str, object]](dict)))
     server.lasting = True
     pool.adopt(server)
     return server
