@@ -33,7 +33,7 @@ from procession.preload import safe
 from procession.preload.find import Found, Kind, Search, with_packages
 from procession.preload.later import later
 from procession.preload.plan import AFTER, Plan, StoppedAt
-from procession.preload.source import Sources, Unreadable, imported
+from procession.preload.source import Sources, Stopped, imported
 
 # What a module may say of itself; other names with two underscores steer how modules are imported.
 _OF_ITSELF = (
@@ -114,14 +114,6 @@ def _names_in(code: CodeType) -> Iterator[str]:
             yield from _names_in(constant)
 
 
-class _Stopped(Exception):
-    """Reading ends. at: where; None until the statement is known."""
-
-    def __init__(self, reason: str, at: StoppedAt | None = None) -> None:
-        super().__init__(reason)
-        self.at = at
-
-
 class _File:
     """A file of the program. names: those that its statements have bound so far."""
 
@@ -139,7 +131,7 @@ class _File:
         module that is known; None: from one that is not.
         """
         if name.startswith("__") and name.endswith("__") and name not in _OF_ITSELF:
-            raise _Stopped(f"{name} steers how modules are imported")
+            raise Stopped(f"{name} steers how modules are imported")
         self.names.add(name if sure else f"{name}?")
         if known is None or (name in _HARMLESS.split() and not known):
             self.own.add(name)
@@ -162,7 +154,7 @@ class Reader:
         """Read a part of the program, which `what` names; keep where reading stopped."""
         try:
             read()
-        except _Stopped as e:
+        except Stopped as e:
             self._stopped_at = e.at or StoppedAt(what, 0, str(e))
         except (RecursionError, MemoryError):
             self._stopped_at = StoppedAt(what, 0, "it is nested too deep")
@@ -196,22 +188,19 @@ class Reader:
             parent, name = name, f"{name}.__main__"
         found = self._search.find(name)
         if not found.has_source:
-            raise _Stopped("its source is not found")
+            raise Stopped("its source is not found")
         self.file(found.file, "__main__", parent)
 
     def file(self, path: str, name: str, package: str, *, sure: bool = True) -> None:
         """Read the file of a module, to its end."""
         if name == "__main__":
             self._main = path, package
-        try:
-            tree = self._sources.tree(path)
-        except Unreadable as e:
-            raise _Stopped(str(e), StoppedAt(path, 0, str(e))) from None
+        tree = self._sources.tree(path)
         file = self._local[name] = _File(path, name, package)
         for i, node in enumerate(tree.body):
             try:
                 self._statement(file, node, sure=sure)
-            except _Stopped as e:
+            except Stopped as e:
                 e.at = e.at or StoppedAt(path, node.lineno, str(e))
                 where = f"{os.path.basename(e.at.file)}:{e.at.line}"
                 for after in (name for each in tree.body[i:] for name in imported(each, package)):
@@ -226,7 +215,7 @@ class Reader:
         if file.own and not is_definition:
             called = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
             if any(_root(each) in file.own for each in called):
-                raise _Stopped(_OTHER)
+                raise Stopped(_OTHER)
         if isinstance(node, ast.Import):
             for alias in node.names:
                 self._import(alias.name, sure=sure)
@@ -239,7 +228,7 @@ class Reader:
             self._assign(file, node, sure=sure)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             if not _is_definition(node):
-                raise _Stopped(_OTHER)
+                raise Stopped(_OTHER)
             file.bind(node.name, sure=sure)
         elif isinstance(node, ast.If):
             self._if(file, node, sure=sure)
@@ -248,7 +237,7 @@ class Reader:
         elif isinstance(node, ast.Raise) and not sure:
             pass  # nothing comes after it
         elif not isinstance(node, (ast.Pass, ast.Expr, ast.Assert)) or not _is_inert(node):
-            raise _Stopped(_OTHER)
+            raise Stopped(_OTHER)
 
     def _import(self, module: str, *, sure: bool = True) -> None:
         """Follow the import of a module and of its packages, as Python does."""
@@ -261,7 +250,7 @@ class Reader:
                 continue
             is_missing = found.kind is Kind.MISSING
             if not is_missing and safe.must_be_first(top):
-                raise _Stopped(f"{name}: {safe.must_be_first(top)}")
+                raise Stopped(f"{name}: {safe.must_be_first(top)}")
             reason = "it is not found" if is_missing else safe.why_not(name, self._search)
             if not reason and not sure:
                 reason = "it is imported under a condition"
@@ -277,14 +266,14 @@ class Reader:
         if found.has_source:
             self.file(found.file, name, package, sure=sure)
         elif found.file:
-            raise _Stopped(f"{name}: it is local, and has no source to be read")
+            raise Stopped(f"{name}: it is local, and has no source to be read")
         else:
             self._local[name] = _File("", name, package)  # a namespace package
 
     def _import_from(self, file: _File, node: ast.ImportFrom, *, sure: bool) -> None:
         bases = imported(node, file.package)
         if not bases:
-            raise _Stopped("it is imported relative to no package")
+            raise Stopped("it is imported relative to no package")
         base = bases[0]
         if base == "__future__":
             return
@@ -292,10 +281,10 @@ class Reader:
         is_package = bool(self._search.find(base).search)
         for alias in node.names:
             if alias.name in _OF_IMPORTS and base in ("sys", "warnings", "logging"):
-                raise _Stopped(_OTHER)  # by this name, what was imported is looked at
+                raise Stopped(_OTHER)  # by this name, what was imported is looked at
             if alias.name == "*":
                 if is_package:
-                    raise _Stopped(f"a star import may import any submodule of {base}")
+                    raise Stopped(f"a star import may import any submodule of {base}")
                 file.bind(_ANY)
                 continue
             if is_package:
@@ -317,7 +306,7 @@ class Reader:
         if self._search.find(whole).kind is Kind.MISSING:
             return
         if _ANY in names or f"{name}?" in names:
-            raise _Stopped(f"{name} may be a submodule of {package}, or another name in it")
+            raise Stopped(f"{name} may be a submodule of {package}, or another name in it")
         if name not in names:
             self._import(whole, sure=sure)
 
@@ -330,18 +319,18 @@ class Reader:
             if isinstance(target, ast.Name):
                 file.bind(target.id, sure=sure)
             elif not isinstance(target, (ast.Tuple, ast.List, ast.Starred, ast.Store)):
-                raise _Stopped(_OTHER)
+                raise Stopped(_OTHER)
         if not _is_inert(node) or (isinstance(node, ast.AugAssign) and not targets_itself):
-            raise _Stopped(_OTHER)
+            raise Stopped(_OTHER)
 
     def _if(self, file: _File, node: ast.If, *, sure: bool) -> None:
         """Pass over what is never run: what is for the main program, in another module."""
         test = ast.unparse(node.test)
         is_main = test.replace('"', "'") in ("__name__ == '__main__'", "'__main__' == __name__")
         if is_main and file.is_main:
-            raise _Stopped("the program itself begins here")
+            raise Stopped("the program itself begins here")
         if not _is_inert(node.test):
-            raise _Stopped(_OTHER)
+            raise Stopped(_OTHER)
         for each in [*([] if is_main else node.body), *node.orelse]:
             self._statement(file, each, sure=sure and is_main)
 
@@ -354,7 +343,7 @@ class Reader:
             begun = begun and len(self._skipped) == known
         for clause in node.handlers:
             if not _is_inert(clause):
-                raise _Stopped(_OTHER)
+                raise Stopped(_OTHER)
             if clause.name:
                 file.bind(clause.name, sure=False)
         branches = [*(clause.body for clause in node.handlers), node.orelse, node.finalbody]

@@ -19,6 +19,7 @@ from procession.system.descriptors import fill_standard
 from procession.system.files import pairs
 from procession.system.identity import own_mark
 from procession.system.ports import free_port
+from procession.values.base import Record
 from procession.values.environment import Place, common_environment, own_environment
 from procession.values.program import Command, Function, Module, Script, words_of
 from procession.values.spec import Spec
@@ -34,37 +35,20 @@ if TYPE_CHECKING:
 JOBS_AT_ONCE, FDS_AT_ONCE = 32, 64
 
 
-class SpawnRequest:
+class SpawnRequest(Record):
     """Ranks to be asked for in one message, with the descriptors that they share.
 
-    jobs: the ranks, see `worker.setup`. close: descriptors to be closed when the message was sent.
+    jobs: the ranks, see `worker.setup`. places: of descriptors, among those of the message. close:
+    descriptors to be closed when the message was sent.
     """
 
-    def __init__(self) -> None:
-        self.close: list[int] = []
-        self.jobs: list[dict[str, Any]] = []
-        self._places: dict[int, int] = {}
+    jobs: list[dict[str, Any]]
+    places: dict[int, int]
+    close: list[int]
 
     def place(self, fd: int) -> int:
-        """Give the place of a descriptor among those of the message."""
-        return self._places.setdefault(fd, len(self._places))
-
-    @property
-    def full(self) -> bool:
-        """Whether the next rank is for another message."""
-        return len(self.jobs) >= JOBS_AT_ONCE or len(self._places) >= FDS_AT_ONCE
-
-    def send(self, server: Agent) -> None:
-        """Send the message, if it asks for anything."""
-        if self.jobs:
-            server.send(("spawn", self.jobs), list(self._places), self.close)
-        else:
-            self.drop()
-
-    def drop(self) -> None:
-        """Ask for nothing."""
-        close_all(self.close)
-        self.close = []
+        """Give the place of a descriptor."""
+        return self.places.setdefault(fd, len(self.places))
 
 
 class RankJobs:
@@ -84,7 +68,7 @@ class RankJobs:
         self._env = {name: value for name, value in os.environ.items() if name}
         self._lease: pool.Lease | None = None
         self._warm: Warm | None = None
-        self._request = SpawnRequest()  # that is still to be sent
+        self._request = SpawnRequest([], {}, [])  # that is still to be sent
         self.plan: Plan | None = None
         early = [self._early(rank) for rank in range(spec.nproc)]
         # Whether one interpreter can stand at the beginning of all ranks.
@@ -222,9 +206,10 @@ class RankJobs:
 
         more: variables for it. Raises OSError.
         """
-        if self._request.full:
-            self.send(server)
         request, spec = self._request, self._spec
+        if len(request.jobs) >= JOBS_AT_ONCE or len(request.places) >= FDS_AT_ONCE:
+            self.send(server)
+            request = self._request
         request.close += streams.opened
         program = spec.program_of(rank)
         roles: dict[str, int]
@@ -284,8 +269,11 @@ class RankJobs:
 
     def send(self, server: Agent) -> None:
         """Send what is still to be sent of the ranks that were asked for."""
-        request, self._request = self._request, SpawnRequest()
-        request.send(server)
+        request, self._request = self._request, SpawnRequest([], {}, [])
+        if request.jobs:
+            server.send(("spawn", request.jobs), list(request.places), request.close)
+        else:
+            close_all(request.close)
 
     def all_sent(self, server: Agent, attempt: int) -> None:
         """Take note that all ranks of an attempt were asked for.
@@ -322,7 +310,8 @@ class RankJobs:
             logging.getLogger("procession").warning("%s", said)
 
     def _close_all(self) -> None:
-        self._request.drop()
+        close_all(self._request.close)
+        self._request.close.clear()
         for each in self._owned:
             each.close()
         self._owned.clear()

@@ -47,7 +47,10 @@ TEXTS = ("kind", "type", "message", "traceback", "children")  # of an error
 # No value can be larger than the machine's memory.
 _MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _SMALL = {DONE: 0, FAILED: LARGEST_FAILED}
-OF_FUNCTION: dict[str, Any] = {"largest": {**_SMALL, VALUE: _MEMORY, ERROR: _MEMORY}, "pickles": True}
+OF_FUNCTION: dict[str, Any] = {
+    "largest": {**_SMALL, VALUE: _MEMORY, ERROR: _MEMORY},
+    "pickles": True,
+}
 OF_SCRIPT: dict[str, Any] = {"largest": {**_SMALL, ERROR: LARGEST_ERROR}, "pickles": False}
 OF_COMMAND: dict[str, Any] = {"largest": {}, "pickles": False}  # it has no channel
 
