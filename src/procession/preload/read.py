@@ -249,8 +249,8 @@ class Reader:
                 self._import_local(name, found, sure=sure)
                 continue
             is_missing = found.kind is Kind.MISSING
-            if not is_missing and safe.must_be_first(top):
-                raise Stopped(f"{name}: {safe.must_be_first(top)}")
+            if not is_missing and top in safe.FIRST:
+                raise Stopped(f"{name}: {safe.FIRST[top]}")
             reason = "it is not found" if is_missing else safe.why_not(name, self._search)
             if not reason and not sure:
                 reason = "it is imported under a condition"

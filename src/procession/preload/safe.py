@@ -243,7 +243,7 @@ _MPI = "it starts MPI when it is imported"
 _PATCHES = "it changes packages that are imported after it"
 _BACKEND = "it is a backend that must be imported before or right after torch"
 # The reading ends there: what is imported after them must not be imported before.
-_FIRST: dict[str, str] = {
+FIRST: dict[str, str] = {
     **dict.fromkeys(_words("mpi4py petsc4py slepc4py horovod"), _MPI),
     **dict.fromkeys(_words("unsloth deepspeed colossalai ipex_llm comet_ml sklearnex"), _PATCHES),
     **dict.fromkeys(_words("torch_xla libtpu torch_neuronx torch_npu torch_musa"), _BACKEND),
@@ -280,7 +280,7 @@ def verdict(module: str) -> Verdict:
         return Verdict(False, "it is a program")
     above = with_packages(module)
     for name in above:
-        reason = _NOT.get(name) or _FIRST.get(name)
+        reason = _NOT.get(name) or FIRST.get(name)
         if reason is not None:
             return Verdict(False, reason)
     if parts[0] in sys.stdlib_module_names:
@@ -322,11 +322,6 @@ def why_not(module: str, search: Search) -> str:
             return f"it imports {other}, which is not known to be safe"
     hidden = search.in_the_way(its.needs)
     return f"{hidden[1]} hides the module {hidden[0]}, which it may import" if hidden else ""
-
-
-def must_be_first(package: str) -> str:
-    """Give why nothing that is imported after a package may be imported before it, "" if it may."""
-    return _FIRST.get(package, "")
 
 
 def reads(modules: Iterable[str]) -> tuple[str, ...]:

@@ -80,10 +80,7 @@ class Keeper:
         except OSError:
             return
         sock = socket.socket(fileno=fd)
-        try:
-            pid, uid = wire.peer_of(sock)
-        except OSError:
-            pid, uid = 0, -1
+        pid, uid = wire.peer_of(sock)
         if uid != os.geteuid() or not pid:
             sock.close()
             return
