@@ -8,9 +8,8 @@ class Reader:
     """Reads the channel of a rank that may send what `may` says."""
 
     def __init__(self, sock, may):
-        words = {"largest": may.largest, "pickles": may.pickles}
         self._frames = Frames()
-        self._channel = Channel(sock, 0, words, self._take)
+        self._channel = Channel(sock, 0, may, self._take)
         self.refused = ""
 
     def _take(self, kind, _rank, *words, fds=()):

@@ -12,7 +12,7 @@ from seams.control import Lines
 from seams.control import decode as decode_control
 from seams.jobs import EngineError, Heir, Will, read_heir, read_will, take_invitation
 from seams.prepare import OF_COMMAND, OF_SCRIPT
-from seams.warm import Broken, decode
+from seams.warm import Unusable, decode
 from seams.wire import Wire, WireError
 
 
@@ -37,7 +37,7 @@ CONTROL = st.lists(
 
 
 def check_warm(line):
-    with contextlib.suppress(Broken):
+    with contextlib.suppress(Unusable):
         assert isinstance(decode(line), dict)
 
 

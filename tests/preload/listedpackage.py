@@ -12,12 +12,9 @@ def listed_package(tmp_path, monkeypatch):
 
     The list says that it imports `listed.late` when the program first uses its `Heavy`.
     """
-    entry = safe._Entry(
-        reads="LISTED_*",
-        also_sets={"listed.late": "LISTED_SET"},
-        later={"Heavy": "listed.late"},
-    )
+    entry = safe._Entry(reads="LISTED_*", later={"Heavy": "listed.late"})
     monkeypatch.setitem(safe._LIST, "listed", entry)
+    monkeypatch.setitem(safe._LIST, "listed.late", safe._Entry(sets="LISTED_SET"))
     safe.verdict.cache_clear()
     safe._made.cache_clear()
     place = tmp_path / "site-packages"

@@ -25,12 +25,11 @@ def planned(tmp_path, code, call, **modules):
     script.write_text(
         f"import json, sys\n{code}\n"
         "from procession.prepare.payload import Payload\n"
-        "from procession.preload.function import plan_function\n"
+        "from procession.preload.read import plan_function\n"
         "from procession.values.spec import make_spec\n"
         f"payload = Payload()\n"
         f"payload.make(make_spec({call}))\n"
-        "named = payload.named\n"
-        "plan = plan_function(named.modules, named.functions, sys.modules, sys.path)\n"
+        "plan = plan_function(payload.modules, payload.functions, sys.modules, sys.path)\n"
         "payload.close()\n"
         "print(json.dumps([plan.modules, plan.skipped, plan.stopped_at]))\n"
     )

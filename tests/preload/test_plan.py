@@ -242,7 +242,7 @@ def test_what_cannot_be_read(programs, tmp_path):
     compiled.write_bytes(b"import json")
     for path, why in {
         tmp_path / "gone.py": "No such file",
-        tmp_path: "no file",
+        tmp_path: "a directory",
         fifo: "no file",
         large: "larger",
         binary: "no text",

@@ -6,7 +6,7 @@ __getattr__ = lazily(
     {
         "procession.preload": "find read safe source",
         "procession.preload.find": "Found Kind Search",
-        "procession.preload.function": "plan_function",
+        "procession.preload.read": "plan_function",
         "procession.preload.plan": "StoppedAt explain",
     }
 )

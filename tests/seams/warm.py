@@ -8,8 +8,8 @@ __getattr__ = lazily(
         "procession.system.directories": "inside open_runtime",
         "procession.values.warm": "read_warm",
         "procession.warm.client": "Connection",
-        "procession.warm.door": "NAME NoKeeper Unusable",
-        "procession.warm.limits": "read_limits",
-        "procession.warm.wire": "Broken decode",
+        "procession.warm.door": "NAME NoKeeper",
+        "procession.warm.launching": "read_limits",
+        "procession.warm.wire": "Unusable decode",
     }
 )

@@ -268,7 +268,7 @@ def test_what_is_wrong_with_a_memory_file_is_said():
 @pytest.mark.parametrize("text", ["x" * 20_000_000, "\U0001f600" * 1_000_000])
 def test_of_a_text_that_is_too_long_both_ends_are_told(text):
     record = describe(ValueError(text), rebuildable=False)
-    assert len(json.dumps(record)) < OF_SCRIPT.largest[ERROR]
+    assert len(json.dumps(record)) < OF_SCRIPT["largest"][ERROR]
     assert record["message"].startswith(text[:1000])
     for name in ("message", "traceback"):
         assert record[name].rstrip().endswith(text[-1000:])

@@ -189,7 +189,7 @@ class NodeEvents:
         elif message.kind == "asked":
             self._decide_for_rank(node, part, fields)
         elif message.kind == "value":
-            if self.reception is None and permitted(state.work.spec.program).pickles:
+            if self.reception is None and permitted(state.work.spec.program)["pickles"]:
                 part.values[int(fields["rank"])] = message.blob
         elif message.kind == "ended":
             part.end, part.failed = group_end(fields["end"]), None

@@ -42,8 +42,7 @@ def terms_of(spec: Spec, life: Lifecycle, *, warm: bool) -> dict[str, Any]:
     if spec.is_python:  # commands send nothing
         from procession.prepare.results import permitted
 
-        allowed = permitted(spec.program)
-        may = {"largest": allowed.largest, "pickles": allowed.pickles}
+        may = permitted(spec.program)
     return {
         "nproc": spec.nproc,
         "attempt": life.attempt,

@@ -32,27 +32,22 @@ def plan_of(
     named, functions: the modules that the pickles of a function and its arguments name, and the
     functions that are in these.
     """
-    if spec.preload is None or not spec.is_python:
+    if spec.preload is None or not spec.is_python or spec.start_method != "forkserver":
         return None
-    if spec.start_method != "forkserver":
-        return None
-    if spec.preload != "auto":
-        from procession.preload.plan import Plan
+    from procession.preload.plan import Plan
 
+    if spec.preload != "auto":
         return Plan(spec.preload)
-    if os.environ.get("PROCESSION_PRELOAD") == "none":
+    # What one of several programs imports is nothing to the others.
+    if spec.programs or os.environ.get("PROCESSION_PRELOAD") == "none":
         return None
-    if spec.programs:
-        return None  # what one of them imports is nothing to the others
     if isinstance(spec.program, Function) and not _heavy():
         # To read the list would take longer than it saves.
-        from procession.preload.plan import Plan
-
         return Plan(BY_VALUE) if BY_VALUE[-1] in named else None
     program = spec.program
     if isinstance(program, Function):
         if program.main is None:
-            from procession.preload.function import plan_function
+            from procession.preload.read import plan_function
 
             return plan_function(named, functions, sys.modules, sys.path)
         program = program.main

@@ -8,31 +8,12 @@ import sys
 from collections.abc import Iterable
 from enum import Enum
 from functools import cache, cached_property
-from importlib.machinery import (
-    BYTECODE_SUFFIXES,
-    EXTENSION_SUFFIXES,
-    SOURCE_SUFFIXES,
-    ExtensionFileLoader,
-    FileFinder,
-    SourceFileLoader,
-    SourcelessFileLoader,
-)
+from importlib.machinery import PathFinder
 
 from procession.preload.started import left_out
 from procession.values.base import Value
 
-# In the order in which Python looks.
-_LOADERS = (
-    (ExtensionFileLoader, EXTENSION_SUFFIXES),
-    (SourceFileLoader, SOURCE_SUFFIXES),
-    (SourcelessFileLoader, BYTECODE_SUFFIXES),
-)
 _STANDARD = os.path.dirname(os.path.realpath(os.__file__))
-# What an interpreter has loaded before it looks at its program.
-_LOADED_AT_START = (
-    "_collections_abc _sitebuiltins _weakrefset abc codecs encodings genericpath importlib io os "
-    "posixpath site stat zipimport"
-)
 # Packages of the list try to import modules of these names.
 _IMPORTED_IF_THERE = (
     "accimage anyio backports bottleneck brotli chardet ck4inductor colorama cuda cython dill "
@@ -93,7 +74,6 @@ class Search:
 
     def __init__(self, sys_path: Iterable[str]) -> None:
         self._path = tuple(os.path.abspath(p or os.curdir) for p in sys_path if "\0" not in p)
-        self._finders: dict[str, FileFinder] = {}
         self._found: dict[str, Found] = {}
         self.left_out = left_out()
 
@@ -131,8 +111,6 @@ class Search:
             return self._look(name, above.search)
         if module in sys.builtin_module_names or _imp.is_frozen(module):
             return Found(Kind.STANDARD)
-        if module in _LOADED_AT_START.split():
-            return self._look(module, (_STANDARD,))
         return self._look(module, self._path)
 
     def _look(self, name: str, directories: tuple[str, ...]) -> Found:
@@ -140,14 +118,12 @@ class Search:
         for directory in directories:
             if os.path.isfile(directory):
                 return _MISSING  # an archive: what lies in it is not looked at
-            if directory not in self._finders:
-                self._finders[directory] = FileFinder(directory, *_LOADERS)
-            spec = self._finders[directory].find_spec(name)
+            spec = PathFinder.find_spec(name, (directory,))
             if spec is not None and spec.loader is not None:
                 within = tuple(spec.submodule_search_locations or ())
                 return Found(_kind(directory), spec.origin or "", within)
-            if spec is not None:
-                portions += spec.submodule_search_locations or ()
+            if spec is not None:  # a part of a namespace package
+                portions.append(os.path.join(directory, name))
         return Found(_kind(portions[0]), "", tuple(portions)) if portions else _MISSING
 
 

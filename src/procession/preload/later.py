@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from procession.preload import safe
 from procession.preload.find import Kind, Search, with_packages
-from procession.preload.source import Sources, Unreadable, imported
+from procession.preload.source import Sources, Stopped, imported
 from procession.values.environment import among
 
 _REFUSED = frozenset[str](("chdir", "dictConfig", "fchdir", "fileConfig", "load_dotenv"))
@@ -51,7 +51,7 @@ def later(
                 if _refuses(node, variables):
                     return ()
                 words.update(_words_of(node))
-    except (Unreadable, RecursionError, MemoryError):
+    except (Stopped, RecursionError, MemoryError):
         return ()
     return tuple(m for m in wanted if any(names[n] == m for n in names.keys() & words))
 
@@ -63,7 +63,7 @@ def _is_there(module: str, search: Search) -> bool:
 def _trees(
     files: list[tuple[str, str]], modules: list[str], search: Search, own: str, sources: Sources
 ) -> Iterator[ast.Module]:
-    """Parse the files of a program, and the local modules that they import. Raises Unreadable."""
+    """Parse the files of a program, and the local modules that they import. Raises Stopped."""
     seen: set[str] = set()
     while files or modules:
         while modules:
@@ -77,7 +77,11 @@ def _trees(
             path, package = files.pop()
             tree = sources.tree(path)
             yield tree
-            modules = [name for node in ast.walk(tree) for name in imported(node, package)]
+            for node in ast.walk(tree):
+                bases = imported(node, package)
+                modules += bases
+                if isinstance(node, ast.ImportFrom):  # a name that it takes may be a submodule
+                    modules += [f"{base}.{each.name}" for base in bases for each in node.names]
 
 
 def _words_of(node: ast.AST) -> Sequence[str]:

@@ -13,19 +13,27 @@ programs that import torch would have to import it in each rank.
 
 What runs a program's own code without a call is not looked at either: a decorator that is only
 named, a base class, a property, an operator.
+
+The ranks of a function import the modules that the pickles of the function and its arguments name,
+and those that the function's code names. These are read as a program is: a local module among them
+imports others. What the launcher has loaded besides is of no use to the ranks.
+
+Rejected: all that the launcher has loaded. A process that has torch would spend a second on it
+before the first rank of a function that has nothing to do with torch.
 """
 
 from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import CodeType, FunctionType
 
 from procession.preload import safe
 from procession.preload.find import Found, Kind, Search, with_packages
 from procession.preload.later import later
 from procession.preload.plan import AFTER, Plan, StoppedAt
-from procession.preload.source import Sources, Unreadable, base_of
+from procession.preload.source import Sources, Stopped, imported
 
 # What a module may say of itself; other names with two underscores steer how modules are imported.
 _OF_ITSELF = (
@@ -71,12 +79,39 @@ def plan_module(name: str, sys_path: Sequence[str]) -> Plan:
     return reader.result()
 
 
-class _Stopped(Exception):
-    """Reading ends. at: where; None until the statement is known."""
+def plan_function(
+    named: Iterable[str],
+    functions: Iterable[FunctionType],
+    modules: Mapping[str, object],
+    sys_path: Iterable[str],
+) -> Plan:
+    """Tell what can be preloaded for a function.
 
-    def __init__(self, reason: str, at: StoppedAt | None = None) -> None:
-        super().__init__(reason)
-        self.at = at
+    named, functions: the modules that the pickles of it and its arguments name, and the functions
+    that are in these. modules, sys_path: the launcher's `sys.modules` and `sys.path`.
+    """
+    reader = Reader(tuple(sys_path))
+    # What "__main__" holds travels by value, as far as it is needed.
+    names = {*named, *(name for f in functions for name in _names_in(f.__code__))} - {"__main__"}
+    for name in [name for name in modules if name in names]:
+        # The launcher has many of the standard library that no rank needs; its own are there.
+        if reader.kind_of(name) in (Kind.INSTALLED, Kind.LOCAL):
+            reader.follow(name)
+    # By value, a function may come from anywhere; what "__main__" holds always does.
+    files = [
+        (f.__code__.co_filename, str(f.__globals__.get("__package__") or ""))
+        for f in functions
+        if reader.kind_of(str(f.__module__)) in (Kind.LOCAL, Kind.MISSING)
+    ]
+    return reader.result(dict.fromkeys(files), [n for n in named if n != "__main__"])
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """Give the names in code and in inner code, those of modules that it imports among them."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
 
 
 class _File:
@@ -96,7 +131,7 @@ class _File:
         module that is known; None: from one that is not.
         """
         if name.startswith("__") and name.endswith("__") and name not in _OF_ITSELF:
-            raise _Stopped(f"{name} steers how modules are imported")
+            raise Stopped(f"{name} steers how modules are imported")
         self.names.add(name if sure else f"{name}?")
         if known is None or (name in _HARMLESS.split() and not known):
             self.own.add(name)
@@ -119,7 +154,7 @@ class Reader:
         """Read a part of the program, which `what` names; keep where reading stopped."""
         try:
             read()
-        except _Stopped as e:
+        except Stopped as e:
             self._stopped_at = e.at or StoppedAt(what, 0, str(e))
         except (RecursionError, MemoryError):
             self._stopped_at = StoppedAt(what, 0, "it is nested too deep")
@@ -153,25 +188,22 @@ class Reader:
             parent, name = name, f"{name}.__main__"
         found = self._search.find(name)
         if not found.has_source:
-            raise _Stopped("its source is not found")
+            raise Stopped("its source is not found")
         self.file(found.file, "__main__", parent)
 
     def file(self, path: str, name: str, package: str, *, sure: bool = True) -> None:
         """Read the file of a module, to its end."""
         if name == "__main__":
             self._main = path, package
-        try:
-            tree = self._sources.tree(path)
-        except Unreadable as e:
-            raise _Stopped(str(e), StoppedAt(path, 0, str(e))) from None
+        tree = self._sources.tree(path)
         file = self._local[name] = _File(path, name, package)
         for i, node in enumerate(tree.body):
             try:
                 self._statement(file, node, sure=sure)
-            except _Stopped as e:
+            except Stopped as e:
                 e.at = e.at or StoppedAt(path, node.lineno, str(e))
                 where = f"{os.path.basename(e.at.file)}:{e.at.line}"
-                for after in (name for each in tree.body[i:] for name in _imports(each)):
+                for after in (name for each in tree.body[i:] for name in imported(each, package)):
                     is_missing = self._search.find(after).kind is Kind.MISSING
                     reason = "it is not found" if is_missing else f"{AFTER} {where}"
                     self._skipped.setdefault(after, reason)
@@ -183,7 +215,7 @@ class Reader:
         if file.own and not is_definition:
             called = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
             if any(_root(each) in file.own for each in called):
-                raise _Stopped(_OTHER)
+                raise Stopped(_OTHER)
         if isinstance(node, ast.Import):
             for alias in node.names:
                 self._import(alias.name, sure=sure)
@@ -196,7 +228,7 @@ class Reader:
             self._assign(file, node, sure=sure)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             if not _is_definition(node):
-                raise _Stopped(_OTHER)
+                raise Stopped(_OTHER)
             file.bind(node.name, sure=sure)
         elif isinstance(node, ast.If):
             self._if(file, node, sure=sure)
@@ -205,7 +237,7 @@ class Reader:
         elif isinstance(node, ast.Raise) and not sure:
             pass  # nothing comes after it
         elif not isinstance(node, (ast.Pass, ast.Expr, ast.Assert)) or not _is_inert(node):
-            raise _Stopped(_OTHER)
+            raise Stopped(_OTHER)
 
     def _import(self, module: str, *, sure: bool = True) -> None:
         """Follow the import of a module and of its packages, as Python does."""
@@ -217,8 +249,8 @@ class Reader:
                 self._import_local(name, found, sure=sure)
                 continue
             is_missing = found.kind is Kind.MISSING
-            if not is_missing and safe.must_be_first(top):
-                raise _Stopped(f"{name}: {safe.must_be_first(top)}")
+            if not is_missing and top in safe.FIRST:
+                raise Stopped(f"{name}: {safe.FIRST[top]}")
             reason = "it is not found" if is_missing else safe.why_not(name, self._search)
             if not reason and not sure:
                 reason = "it is imported under a condition"
@@ -234,24 +266,25 @@ class Reader:
         if found.has_source:
             self.file(found.file, name, package, sure=sure)
         elif found.file:
-            raise _Stopped(f"{name}: it is local, and has no source to be read")
+            raise Stopped(f"{name}: it is local, and has no source to be read")
         else:
             self._local[name] = _File("", name, package)  # a namespace package
 
     def _import_from(self, file: _File, node: ast.ImportFrom, *, sure: bool) -> None:
-        base = base_of(node, file.package)
-        if not base:
-            raise _Stopped("it is imported relative to no package")
+        bases = imported(node, file.package)
+        if not bases:
+            raise Stopped("it is imported relative to no package")
+        base = bases[0]
         if base == "__future__":
             return
         self._import(base, sure=sure)
         is_package = bool(self._search.find(base).search)
         for alias in node.names:
             if alias.name in _OF_IMPORTS and base in ("sys", "warnings", "logging"):
-                raise _Stopped(_OTHER)  # by this name, what was imported is looked at
+                raise Stopped(_OTHER)  # by this name, what was imported is looked at
             if alias.name == "*":
                 if is_package:
-                    raise _Stopped(f"a star import may import any submodule of {base}")
+                    raise Stopped(f"a star import may import any submodule of {base}")
                 file.bind(_ANY)
                 continue
             if is_package:
@@ -273,7 +306,7 @@ class Reader:
         if self._search.find(whole).kind is Kind.MISSING:
             return
         if _ANY in names or f"{name}?" in names:
-            raise _Stopped(f"{name} may be a submodule of {package}, or another name in it")
+            raise Stopped(f"{name} may be a submodule of {package}, or another name in it")
         if name not in names:
             self._import(whole, sure=sure)
 
@@ -286,18 +319,18 @@ class Reader:
             if isinstance(target, ast.Name):
                 file.bind(target.id, sure=sure)
             elif not isinstance(target, (ast.Tuple, ast.List, ast.Starred, ast.Store)):
-                raise _Stopped(_OTHER)
+                raise Stopped(_OTHER)
         if not _is_inert(node) or (isinstance(node, ast.AugAssign) and not targets_itself):
-            raise _Stopped(_OTHER)
+            raise Stopped(_OTHER)
 
     def _if(self, file: _File, node: ast.If, *, sure: bool) -> None:
         """Pass over what is never run: what is for the main program, in another module."""
         test = ast.unparse(node.test)
         is_main = test.replace('"', "'") in ("__name__ == '__main__'", "'__main__' == __name__")
         if is_main and file.is_main:
-            raise _Stopped("the program itself begins here")
+            raise Stopped("the program itself begins here")
         if not _is_inert(node.test):
-            raise _Stopped(_OTHER)
+            raise Stopped(_OTHER)
         for each in [*([] if is_main else node.body), *node.orelse]:
             self._statement(file, each, sure=sure and is_main)
 
@@ -310,7 +343,7 @@ class Reader:
             begun = begun and len(self._skipped) == known
         for clause in node.handlers:
             if not _is_inert(clause):
-                raise _Stopped(_OTHER)
+                raise Stopped(_OTHER)
             if clause.name:
                 file.bind(clause.name, sure=False)
         branches = [*(clause.body for clause in node.handlers), node.orelse, node.finalbody]
@@ -356,12 +389,3 @@ def _is_definition(node: ast.stmt) -> bool:
         names = node.targets if isinstance(node, ast.Assign) else [node.target]
         return all(isinstance(name, ast.Name) for name in names) and _is_inert(node)
     return isinstance(node, (ast.Pass, ast.Expr)) and _is_inert(node)
-
-
-def _imports(node: ast.stmt) -> list[str]:
-    """Give what an import statement imports."""
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom) and not node.level and node.module:
-        return [node.module]
-    return []

@@ -44,9 +44,6 @@ class _Entry(Value):
     sets: str = ""
     needs: str = ""  # entries that it imports, or may import
     unless: str = ""
-    apart: Mapping[str, str] = MappingProxyType({})  # submodule: why it is not safe
-    more: Mapping[str, str] = MappingProxyType({})  # submodule: what else it reads
-    also_sets: Mapping[str, str] = MappingProxyType({})  # submodule: what it sets
     later: Mapping[str, str] = MappingProxyType({})  # name: submodule imported when it is used
 
 
@@ -66,16 +63,10 @@ _HUB = (
     "OPENID_* SPACE_* XDG_CACHE_HOME HOME TMPDIR TEMP TMP OPENSSL_* "
     "TRANSFORMERS_OFFLINE CLAUDE_CONFIG_DIR"
 )
-_TENSORBOARD = "it imports TensorBoard, and that TensorFlow where it is installed"
 
+# A submodule that reads or sets more than its package has an entry of its own.
 _LIST: dict[str, _Entry] = {
-    "numpy": _Entry(
-        "2.4",
-        f"NPY_* NUMPY_* {_FORTRAN}",
-        apart={
-            "numpy.distutils": "it changes how the standard library builds",
-        },
-    ),
+    "numpy": _Entry("2.4", f"NPY_* NUMPY_* {_FORTRAN}"),
     "scipy": _Entry(
         "1.17", "SCIPY_* SOURCE_DATE_EPOCH HOME OPENSSL_*", needs="numpy charset_normalizer"
     ),
@@ -102,17 +93,11 @@ _LIST: dict[str, _Entry] = {
         "MPI_LOCALNRANKS OMPI_COMM_WORLD_LOCAL_SIZE LOGLEVEL",
         needs="numpy sympy mpmath networkx fsspec filelock jinja2 tqdm opt_einsum "
         "typing_extensions",
-        apart={
-            "torch.utils.tensorboard": _TENSORBOARD,
-            "torch.contrib": _TENSORBOARD,
-            "torch.utils.cpp_extension": "it looks for compilers, and setuptools changes sys.path",
-            "torch.testing._internal": "it is torch's own test suite",
-            "torch._inductor.compile_worker": "it is a program",
-        },
-        more=dict.fromkeys(("torch._dynamo", "torch._inductor", "torch._functorch"), _COMPILER),
-        also_sets=dict.fromkeys(("torch._dynamo", "torch._inductor"), "TORCHINDUCTOR_CACHE_DIR"),
         later=dict.fromkeys(("optim", "DistributedDataParallel"), "torch._dynamo"),
     ),
+    "torch._dynamo": _Entry("2.13", _COMPILER, sets="TORCHINDUCTOR_CACHE_DIR"),
+    "torch._inductor": _Entry("2.13", _COMPILER, sets="TORCHINDUCTOR_CACHE_DIR"),
+    "torch._functorch": _Entry("2.13", _COMPILER),
     "functorch": _Entry("2.13", needs="torch"),
     "sympy": _Entry("1.14", "SYMPY_*", needs="mpmath"),
     "mpmath": _Entry("1.3", "MPMATH_* SAGE_ROOT"),
@@ -131,33 +116,16 @@ _LIST: dict[str, _Entry] = {
         unless="pyarrow numexpr",
     ),
     "dateutil": _Entry("4.0", "PYTHONTZPATH HOME"),
-    "PIL": _Entry("13.0", "PILLOW_*", apart={"PIL.ImageTk": "it needs tkinter"}),
+    "PIL": _Entry("13.0", "PILLOW_*"),
     "yaml": _Entry("6.0"),
     "requests": _Entry("2.34", "OPENSSL_*", needs="urllib3 certifi charset_normalizer idna"),
     "urllib3": _Entry("2.8", "OPENSSL_*"),
     "certifi": _Entry("2026.10"),
     "idna": _Entry("3.20"),
     "charset_normalizer": _Entry("3.5"),
-    "tqdm": _Entry(
-        "4.70",
-        "TQDM_*",
-        apart=dict.fromkeys(
-            _words(
-                "tqdm.notebook tqdm.autonotebook tqdm.gui tqdm.tk tqdm.keras tqdm.dask "
-                "tqdm.contrib.discord tqdm.contrib.slack tqdm.contrib.telegram"
-            ),
-            "it imports what it reports to",
-        ),
-    ),
-    "einops": _Entry("0.8", apart={"einops.layers": "it imports the framework that it is for"}),
-    "safetensors": _Entry(
-        "0.8",
-        needs="numpy torch",
-        apart=dict.fromkeys(
-            ("safetensors.flax", "safetensors.mlx", "safetensors.paddle", "safetensors.tensorflow"),
-            "it imports the framework that it is for",
-        ),
-    ),
+    "tqdm": _Entry("4.70", "TQDM_*"),
+    "einops": _Entry("0.8"),
+    "safetensors": _Entry("0.8", needs="numpy torch"),
     "tokenizers": _Entry("0.23", "TOKENIZERS_* RAYON_*"),
     "regex": _Entry("2026.11"),
     "click": _Entry("8.5"),
@@ -207,7 +175,6 @@ _LIST: dict[str, _Entry] = {
         f"SAGEMAKER_JOB_NAME {_HUB}",
         needs="torch numpy scipy PIL huggingface_hub tokenizers safetensors regex jinja2 rich "
         "accelerate",
-        apart={"transformers.trainer": "it imports datasets, which starts threads"},
         later=dict.fromkeys(
             _words(
                 "AutoConfig AutoTokenizer AutoModel AutoModelForCausalLM "
@@ -222,40 +189,37 @@ _LIST: dict[str, _Entry] = {
 _PER_RANK = "it reads the environment of its rank when it is imported"
 _DEVICES = "it may start the device's runtime when it is imported, which no fork survives"
 _THREADS = "it starts threads when it is imported"
-_FINDER = "it changes how modules are found when it is imported"
-# Passed over: each rank imports them, and the reading goes on.
+_TENSORBOARD = "it imports TensorBoard, and that TensorFlow where it is installed"
+_REPORTS = "it imports what it reports to"
+_FRAMEWORK = "it imports the framework that it is for"
+_WARNS = "it warns when it is imported"
+# Passed over, with their submodules: each rank imports them, and the reading goes on.
 _NOT: dict[str, str] = {
     **dict.fromkeys(_words("jax jaxlib flax optax haiku orbax chex"), _PER_RANK),
     **dict.fromkeys(_words("tensorflow keras tf_keras tensorboard tensorboardX"), _PER_RANK),
     **dict.fromkeys(_words("cupy pycuda pyopencl cudf cuml numba apex triton"), _DEVICES),
     **dict.fromkeys(_words("bitsandbytes flash_attn vllm xformers envpool"), _DEVICES),
     **dict.fromkeys(_words("pyarrow datasets polars numexpr ray zmq grpc"), _THREADS),
+    **dict.fromkeys(_words("torch.utils.tensorboard torch.contrib"), _TENSORBOARD),
+    **dict.fromkeys(_words("tqdm.notebook tqdm.autonotebook tqdm.gui tqdm.tk"), _REPORTS),
+    **dict.fromkeys(_words("tqdm.keras tqdm.dask tqdm.contrib.discord"), _REPORTS),
+    **dict.fromkeys(_words("tqdm.contrib.slack tqdm.contrib.telegram"), _REPORTS),
+    **dict.fromkeys(_words("einops.layers safetensors.flax safetensors.mlx"), _FRAMEWORK),
+    **dict.fromkeys(_words("safetensors.paddle safetensors.tensorflow"), _FRAMEWORK),
     "wandb": "it makes temporary directories when it is imported",
     "matplotlib": "it reads a file in the working directory, and may keep a temporary directory",
     "h5py": "it runs a program when it is imported",
     "loguru": "it keeps the standard error stream of the process that imports it",
     "pkg_resources": "it reads all of sys.path when it is imported",
     "cv2": "it loads libraries by a path that it sets, and starts threads when it is used",
-    "absl": _FINDER,
-}
-
-_MPI = "it starts MPI when it is imported"
-_PATCHES = "it changes packages that are imported after it"
-_BACKEND = "it is a backend that must be imported before or right after torch"
-# The reading ends there: what is imported after them must not be imported before.
-_FIRST: dict[str, str] = {
-    **dict.fromkeys(_words("mpi4py petsc4py slepc4py horovod"), _MPI),
-    **dict.fromkeys(_words("unsloth deepspeed colossalai ipex_llm comet_ml sklearnex"), _PATCHES),
-    **dict.fromkeys(_words("torch_xla libtpu torch_neuronx torch_npu torch_musa"), _BACKEND),
-    **dict.fromkeys(_words("habana_frameworks intel_extension_for_pytorch"), _BACKEND),
-    **dict.fromkeys(_words("oneccl_bindings_for_pytorch torch_directml"), _BACKEND),
-    "isaacgym": "it refuses to be imported after torch",
-    "setuptools": "it changes sys.path and puts its own distutils before the standard library's",
-}
-
-UNKNOWN = "nothing is known of it"
-_WARNS = "it warns when it is imported"
-_STANDARD_NOT: dict[str, str] = {
+    "absl": "it changes how modules are found when it is imported",
+    "numpy.distutils": "it changes how the standard library builds",
+    "torch.utils.cpp_extension": "it looks for compilers, and setuptools changes sys.path",
+    "torch.testing._internal": "it is torch's own test suite",
+    "torch._inductor.compile_worker": "it is a program",
+    "transformers.trainer": "it imports datasets, which starts threads",
+    "PIL.ImageTk": "it needs tkinter",
+    # Of the standard library:
     **dict.fromkeys(
         _words(
             "aifc asynchat asyncore audioop cgi cgitb chunk crypt distutils imghdr imp lib2to3 "
@@ -267,14 +231,29 @@ _STANDARD_NOT: dict[str, str] = {
     **dict.fromkeys(("readline", "rlcompleter"), "it takes hold of the terminal"),
     **dict.fromkeys(("tkinter", "turtle", "turtledemo", "idlelib"), "it belongs to a display"),
     **dict.fromkeys(("this", "__hello__", "__phello__"), "it prints"),
+    **dict.fromkeys(("ensurepip", "venv"), "it is a program"),
+    **dict.fromkeys(
+        _words("site sitecustomize usercustomize"), "the interpreter imports it itself"
+    ),
     "antigravity": "it opens a browser",
     "test": "it is Python's own test suite",
-    "ensurepip": "it is a program",
-    "venv": "it is a program",
-    "site": "the interpreter imports it itself",
-    "sitecustomize": "the interpreter imports it itself",
-    "usercustomize": "the interpreter imports it itself",
 }
+
+_MPI = "it starts MPI when it is imported"
+_PATCHES = "it changes packages that are imported after it"
+_BACKEND = "it is a backend that must be imported before or right after torch"
+# The reading ends there: what is imported after them must not be imported before.
+FIRST: dict[str, str] = {
+    **dict.fromkeys(_words("mpi4py petsc4py slepc4py horovod"), _MPI),
+    **dict.fromkeys(_words("unsloth deepspeed colossalai ipex_llm comet_ml sklearnex"), _PATCHES),
+    **dict.fromkeys(_words("torch_xla libtpu torch_neuronx torch_npu torch_musa"), _BACKEND),
+    **dict.fromkeys(_words("habana_frameworks intel_extension_for_pytorch"), _BACKEND),
+    **dict.fromkeys(_words("oneccl_bindings_for_pytorch torch_directml"), _BACKEND),
+    "isaacgym": "it refuses to be imported after torch",
+    "setuptools": "it changes sys.path and puts its own distutils before the standard library's",
+}
+
+UNKNOWN = "nothing is known of it"
 _STANDARD_READS = {
     "pydoc": "HOME",
     "sysconfig": "HOME",
@@ -295,39 +274,36 @@ def verdict(module: str) -> Verdict:
     of a module is not safe.
     """
     parts = module.split(".")
-    top = parts[0]
     if not all(part.isidentifier() for part in parts):
         return Verdict(False, "it is no name of a module")
     if parts[-1] == "__main__":
         return Verdict(False, "it is a program")
-    if top in _STANDARD_NOT:
-        return Verdict(False, _STANDARD_NOT[top])
-    if top in sys.stdlib_module_names:
-        return _standard(top)
-    reason = _NOT.get(top) or _FIRST.get(top)
-    if reason is not None:
-        return Verdict(False, reason)
-    entry = _LIST.get(top)
-    if entry is None:
-        return Verdict(False, UNKNOWN)
     above = with_packages(module)
     for name in above:
-        if name in entry.apart:
-            return Verdict(False, entry.apart[name])
-    return _made(top, tuple(n for n in above if n in entry.more or n in entry.also_sets))
+        reason = _NOT.get(name) or FIRST.get(name)
+        if reason is not None:
+            return Verdict(False, reason)
+    if parts[0] in sys.stdlib_module_names:
+        return Verdict(True, "", _words(_STANDARD_READS.get(parts[0], "")))
+    if parts[0] not in _LIST:
+        return Verdict(False, UNKNOWN)
+    return _made(tuple(name for name in above if name in _LIST))
 
 
 @cache
-def _made(top: str, apart: tuple[str, ...]) -> Verdict:
-    """Make the verdict of a listed package, which all its modules share but those listed apart."""
-    entry, with_needs = _LIST[top], _with_needs(top)
+def _made(listed: tuple[str, ...]) -> Verdict:
+    """Make the verdict that all modules share which have these entries, the package's first."""
+    names = [*listed]
+    for name in names:  # and all that they import
+        names.extend(n for n in _LIST[name].needs.split() if n not in names)
+    entries = [_LIST[name] for name in names]
     return Verdict(
         True,
         "",
-        _words(*(entry.more.get(n, "") for n in apart), *(e.reads for e in with_needs)),
-        _words(*(entry.also_sets.get(n, "") for n in apart), *(e.sets for e in with_needs)),
-        _words(*(e.unless for e in with_needs)),
-        _words(*(e.needs for e in with_needs)),
+        _words(*(e.reads for e in entries)),
+        _words(*(e.sets for e in entries)),
+        _words(*(e.unless for e in entries)),
+        _words(*(e.needs for e in entries)),
     )
 
 
@@ -348,11 +324,6 @@ def why_not(module: str, search: Search) -> str:
     return f"{hidden[1]} hides the module {hidden[0]}, which it may import" if hidden else ""
 
 
-def must_be_first(package: str) -> str:
-    """Give why nothing that is imported after a package may be imported before it, "" if it may."""
-    return _FIRST.get(package, "")
-
-
 def reads(modules: Iterable[str]) -> tuple[str, ...]:
     """Give the environment variables that these modules read when they are imported.
 
@@ -370,16 +341,4 @@ def later(package: str) -> Mapping[str, str]:
 
 def packages() -> frozenset[str]:
     """Give the names of all listed packages that are not of the standard library."""
-    return frozenset(_LIST)
-
-
-def _standard(top: str) -> Verdict:
-    return Verdict(True, "", _words(_STANDARD_READS.get(top, "")))
-
-
-def _with_needs(top: str) -> list[_Entry]:
-    """Give a package's entry and those of all that it imports."""
-    names = [top]
-    for name in names:
-        names.extend(n for n in _LIST[name].needs.split() if n not in names)
-    return [_LIST[name] for name in names]
+    return frozenset(name for name in _LIST if "." not in name)

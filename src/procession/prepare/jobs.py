@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from procession.agent import pool
 from procession.agent.boot import check_proc, fresh_interpreter
 from procession.agent.client import Agent
+from procession.agent.protocol import close_all
 from procession.output.wiring import Output, Streams
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Places
 from procession.prepare.resources import Resources, role_of, variables_of
 from procession.system.descriptors import fill_standard
+from procession.system.files import pairs
 from procession.system.identity import own_mark
 from procession.system.ports import free_port
+from procession.values.base import Record
 from procession.values.environment import Place, common_environment, own_environment
 from procession.values.program import Command, Function, Module, Script, words_of
 from procession.values.spec import Spec
@@ -31,51 +35,27 @@ if TYPE_CHECKING:
 JOBS_AT_ONCE, FDS_AT_ONCE = 32, 64
 
 
-class SpawnRequest:
+class SpawnRequest(Record):
     """Ranks to be asked for in one message, with the descriptors that they share.
 
-    close: descriptors to be closed when the message was sent.
+    jobs: the ranks, see `worker.setup`. places: of descriptors, among those of the message. close:
+    descriptors to be closed when the message was sent.
     """
 
-    def __init__(self) -> None:
-        self.close: list[int] = []
-        self._jobs: list[dict[str, Any]] = []
-        self._places: dict[int, int] = {}
+    jobs: list[dict[str, Any]]
+    places: dict[int, int]
+    close: list[int]
 
     def place(self, fd: int) -> int:
-        """Give the place of a descriptor among those of the message."""
-        return self._places.setdefault(fd, len(self._places))
-
-    def add(self, job: dict[str, Any]) -> None:
-        """Ask for one more rank; see `worker.setup`."""
-        self._jobs.append(job)
-
-    @property
-    def full(self) -> bool:
-        """Whether the next rank is for another message."""
-        return len(self._jobs) >= JOBS_AT_ONCE or len(self._places) >= FDS_AT_ONCE
-
-    def send(self, server: Agent) -> None:
-        """Send the message, if it asks for anything."""
-        if self._jobs:
-            server.send(("spawn", self._jobs), list(self._places), self.close)
-        else:
-            self.drop()
-
-    def drop(self) -> None:
-        """Ask for nothing."""
-        for fd in self.close:
-            try:
-                os.close(fd)
-            except OSError:
-                pass  # it is closed all the same
-        self.close = []
+        """Give the place of a descriptor."""
+        return self.places.setdefault(fd, len(self.places))
 
 
 class RankJobs:
     """Leases the agent of one run, and asks it for ranks. Owns the run's resources.
 
-    resources: what the run needs beside processes. output, payload: see `Resources`.
+    resources: what the run needs beside processes. warm: its agent may come from an earlier run,
+    and is to be kept for a later one. output, payload: see `Resources`.
     """
 
     def __init__(
@@ -88,47 +68,46 @@ class RankJobs:
         self._env = {name: value for name, value in os.environ.items() if name}
         self._lease: pool.Lease | None = None
         self._warm: Warm | None = None
-        self._request = SpawnRequest()  # that is still to be sent
+        self._request = SpawnRequest([], {}, [])  # that is still to be sent
         self.plan: Plan | None = None
         early = [self._early(rank) for rank in range(spec.nproc)]
         # Whether one interpreter can stand at the beginning of all ranks.
         self._common_start = all(e == early[0] for e in early)
         places = Places(spec, self._env)
+        alike = spec.start_method == "forkserver" and self._common_start and not spec.pass_fds
+        self.warm = spec.warm is not None and spec.is_python and alike
+        self._owned: list[Warm | Resources] = []
         self._filled = fill_standard()
-        if not self._forks_launcher:
-            # It boots while what the ranks need is made. If it does not start, `lease` says why.
-            if self._may_be_warm:
-                from procession.warm.launching import Warm
-
-                self._warm = Warm(spec.warm or 0.0, self._server_env())
-            else:
-                self._key = pool.prepare(self._server_env(), spec.pass_fds)
         try:
+            self._boot(spec)
             self.resources = Resources(spec, places, output, payload)
-        except BaseException:
-            self._close_filled()
-            self._close_warm()
-            raise
-        if spec.shared is not None and not self._common_start:
-            self.resources.places.notes.append(
-                "each rank loads for itself: they differ in variables that a starting "
-                "interpreter reads [P403]"
-            )
-        try:
+            self._owned.append(self.resources)
             if spec.is_python:
-                self._choose_preload(spec)
+                from procession.preload.choose import plan_of
+
+                payload = self.resources.payload
+                self.plan = plan_of(spec, payload.modules, payload.functions)
         except BaseException:
             self._close_all()
             raise
+        if spec.shared is not None and not self._common_start:
+            places.notes.append(
+                "each rank loads for itself: they differ in variables that a starting "
+                "interpreter reads [P403]"
+            )
 
-    def _choose_preload(self, spec: Spec) -> None:
-        from procession.preload.choose import plan_of
+    def _boot(self, spec: Spec) -> None:
+        """Have an agent boot while what the ranks need is made.
 
-        named = self.resources.payload.named
-        if named is None:
-            self.plan = plan_of(spec)
-        else:
-            self.plan = plan_of(spec, named.modules, named.functions)
+        If it does not start, `lease` says why.
+        """
+        if self.warm:
+            from procession.warm.launching import Warm
+
+            self._warm = Warm(spec.warm or 0.0, self._server_env())
+            self._owned.append(self._warm)
+        elif not self._forks_launcher:
+            self._key = pool.prepare(self._server_env(), spec.pass_fds)
 
     # -- its agent
 
@@ -154,19 +133,6 @@ class RankJobs:
     def _by_rank(self) -> list[dict[str, str]]:
         """The variables of each rank, as far as they are known before an attempt."""
         return variables_of(self._spec, self._env, self.resources.places.placed)
-
-    @property
-    def _may_be_warm(self) -> bool:
-        """Whether its agent may come from an earlier run, and be kept for a later one."""
-        spec = self._spec
-        asked = spec.warm is not None and spec.is_python
-        alike = spec.start_method == "forkserver" and self._common_start
-        return asked and alike and not spec.pass_fds
-
-    @property
-    def warm(self) -> bool:
-        """Whether its agent is to be kept for a later run."""
-        return self._warm is not None
 
     @property
     def _forks_launcher(self) -> bool:
@@ -240,9 +206,10 @@ class RankJobs:
 
         more: variables for it. Raises OSError.
         """
-        if self._request.full:
-            self.send(server)
         request, spec = self._request, self._spec
+        if len(request.jobs) >= JOBS_AT_ONCE or len(request.places) >= FDS_AT_ONCE:
+            self.send(server)
+            request = self._request
         request.close += streams.opened
         program = spec.program_of(rank)
         roles: dict[str, int]
@@ -262,7 +229,7 @@ class RankJobs:
             job["place"] = place
         if isinstance(program, Command):
             argv = spec.filled([*program.argv, *map(os.fspath, spec.args[rank])], rank)
-            request.add(job | {"kind": "exec", "argv": argv})
+            request.jobs.append(job | {"kind": "exec", "argv": argv})
             return
         payload = self.resources.payload
         for role, fd in payload.fds(rank).items():
@@ -277,7 +244,7 @@ class RankJobs:
         job["title"] = self._title(program, spec.node.first(spec.nproc) + rank)
         if self.resources.run_dir.kept:
             job["error_file"] = self.resources.run_dir.error_file(attempt, rank)
-        request.add(job)
+        request.jobs.append(job)
 
     def _env_of(self, attempt: int, rank: int, more: Mapping[str, str]) -> dict[str, str | None]:
         """Give the variables that one rank has besides those of its attempt."""
@@ -302,8 +269,11 @@ class RankJobs:
 
     def send(self, server: Agent) -> None:
         """Send what is still to be sent of the ranks that were asked for."""
-        request, self._request = self._request, SpawnRequest()
-        request.send(server)
+        request, self._request = self._request, SpawnRequest([], {}, [])
+        if request.jobs:
+            server.send(("spawn", request.jobs), list(request.places), request.close)
+        else:
+            close_all(request.close)
 
     def all_sent(self, server: Agent, attempt: int) -> None:
         """Take note that all ranks of an attempt were asked for.
@@ -339,20 +309,13 @@ class RankJobs:
             said = f"procession: warm: nothing is kept: {why} [P406]"
             logging.getLogger("procession").warning("%s", said)
 
-    def _close_warm(self) -> None:
-        if self._warm is not None:
-            self._warm.close()
-            self._warm = None
-
     def _close_all(self) -> None:
-        self._close_warm()
-        self._request.drop()
-        self.resources.close()
-        self._close_filled()
-
-    def _close_filled(self) -> None:
-        for fd in self._filled:
-            os.close(fd)
+        close_all(self._request.close)
+        self._request.close.clear()
+        for each in self._owned:
+            each.close()
+        self._owned.clear()
+        close_all(self._filled)
         self._filled.clear()
 
 
@@ -365,31 +328,18 @@ def fork_server(spec: Spec, mask: set[Any] | None = None) -> Agent:
     return server
 
 
-class _OfAll:
-    """The same for each rank, however many there are."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __getitem__(self, rank: int) -> Any:
-        return self._value
-
-
 def lasting_server(call: Callable[[], object]) -> Agent:
     """Fork this process to be the agent of groups of any size whose ranks run `call()`.
 
     It serves one after the other, until it is closed or lost. Raises OSError.
     """
-    server = Agent.fork((call, _OfAll(()), _OfAll({})))
+    arguments: defaultdict[int, tuple[object, ...]] = defaultdict(tuple)  # for any rank: none
+    server = Agent.fork((call, arguments, defaultdict[int, dict[str, object]](dict)))
     server.lasting = True
     pool.adopt(server)
     return server
 
 
 def _umask() -> int:
-    """Read the umask without setting it, which another thread would notice (Linux 4.7)."""
-    with open("/proc/thread-self/status", "rb") as f:
-        for line in f:
-            if line.startswith(b"Umask:"):
-                return int(line.split()[1], 8)
-    return 0o022
+    """Read the umask without setting it, which another thread would notice."""
+    return int(pairs("/proc/thread-self/status", ":").get("Umask", "022"), 8)

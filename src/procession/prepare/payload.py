@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from procession.system.descriptors import fill_standard
 from procession.system.files import named
@@ -21,6 +21,7 @@ from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FunctionType
     from typing import Any
 
     from procession.prepare.pickling import Named, Spawning
@@ -95,18 +96,17 @@ class Payload:
     group: what they pickle may depend on its context variables and thread-locals. It may be broken
     off by a KeyboardInterrupt at any point, and then holds nothing.
 
-    named: what the pickles of a function and its arguments name; None where there are none.
+    modules, functions: what the pickles of a function and its arguments name.
     """
 
     def __init__(self) -> None:
         self._owned: list[int] = []
-        self._own: list[int] = []
-        self._common = -1
-        self._shared = -1
-        self._tracker = -1
+        self._roles: dict[str, int] = {}  # of the descriptors that all ranks need
+        self._own: list[int] = []  # those of the arguments, by rank
         self._spawning: list[Spawning] = []  # of the function; then of the arguments, by rank
         self._function: dict[str, Any] = {}
-        self.named: Named | None = None
+        self.modules: set[str] = set()
+        self.functions: list[FunctionType] = []
 
     def fill_standard(self) -> None:
         """Hold the standard descriptors that this process lacks, before threads open others."""
@@ -130,15 +130,8 @@ class Payload:
 
     def fds(self, rank: int) -> dict[str, int]:
         """Give the descriptors that a rank needs, by role."""
-        roles: dict[str, int] = {}
-        if self._common >= 0:
-            roles["common"] = self._common
-            roles["own"] = self._own[rank % len(self._own)]
-        if self._shared >= 0:
-            roles["shared"] = self._shared
-        if self._tracker >= 0:
-            roles["tracker"] = self._tracker
-        return roles
+        own = {"own": self._own[rank % len(self._own)]} if self._own else {}
+        return {**self._roles, **own}
 
     def inherited(self, rank: int) -> list[int]:
         """Give the descriptors that a rank's pickled objects refer to, in order."""
@@ -160,31 +153,33 @@ class Payload:
     # -- making it
 
     def _make(self, spec: Spec) -> None:
-        if not isinstance(spec.program, Function):
+        program = spec.program
+        if not isinstance(program, Function):
             return
         if spec.start_method == "fork":
             self._function = {"kind": "live"}
+        elif isinstance(program.call, Packed):
+            packed = program.call
+            self._hold([packed.function, *packed.arguments])
+            self._function = packed.description
         else:
-            self._make_function(spec.program, spec)
+            self._pickle(spec)
 
-    def _make_function(self, program: Function, spec: Spec) -> None:
+    def _hold(self, pickles: Iterable[bytes]) -> None:
+        self._roles["common"], *self._own = map(self._memory_file, pickles)
+
+    def _pickle(self, spec: Spec) -> None:
         from procession.prepare.pickling import Named
 
-        if isinstance(program.call, Packed):
-            packed = program.call
-            self._common = self._memory_file(packed.function)
-            self._own = [self._memory_file(body) for body in packed.arguments]
-            self._function = packed.description
-            return
-        named = self.named = Named(set(), [])
-        self._common, *self._own = map(self._memory_file, _pickles(spec, self._spawning, named))
+        named = Named(self.modules, self.functions)
+        self._hold(_pickles(spec, self._spawning, named))
         if spec.shared is not None:
             self._make_shared(spec.shared, named)
         multiprocessing = sys.modules.get("multiprocessing")
         tracker = sys.modules.get("multiprocessing.resource_tracker")
         tracker_fd = getattr(getattr(tracker, "_resource_tracker", None), "_fd", None)
         if tracker_fd is not None:
-            self._tracker = self._own_new(os.dup, tracker_fd)
+            self._roles["tracker"] = self._own_new(os.dup, tracker_fd)
         self._function = {
             **_described_launcher(),
             "authkey": bytes(multiprocessing.current_process().authkey)
@@ -197,7 +192,7 @@ class Payload:
 
         spawning = Spawning()
         try:
-            self._shared = self._memory_file(pickled(load, "shared", spawning, named))
+            self._roles["shared"] = self._memory_file(pickled(load, "shared", spawning, named))
             if spawning.fds:
                 raise SpecError(
                     "shared holds a queue, a pipe or shared memory of multiprocessing: give these "

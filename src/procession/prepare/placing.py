@@ -89,8 +89,7 @@ class Places:
     def __init__(self, spec: Spec, env: Mapping[str, str]) -> None:
         self.placed = place(spec, env)
         self.notes = list(self.placed.notes)
-        self._wanted = spec.placement
-        self._nproc = spec.nproc
+        self._spec = spec
         self._limit = spec.placement.memory_bytes
         self._groups: MemoryGroups | None = None
 
@@ -104,14 +103,14 @@ class Places:
         how = "for each process by RLIMIT_DATA; no cgroup can be made here"
         if self._groups is not None:
             how = "for each rank by a cgroup of its own"
-        self.notes.append(f"memory limit: {self._wanted.memory_limit} {how} [P404]")
+        self.notes.append(f"memory limit: {self._spec.placement.memory_limit} {how} [P404]")
 
     def of(self, attempt: int, rank: int) -> dict[str, Any]:
         """Say what is a rank's own, for `worker.setup.take_place`. Raises OSError.
 
         That is the placement itself, and what follows from it for this rank.
         """
-        found: dict[str, Any] = self._wanted.given
+        found: dict[str, Any] = self._spec.placement.given
         found.pop("numa", None)  # it may be a member of torch's enumeration, which is no plain text
         if self.placed.cpus:
             found["cpus"] = self.placed.cpus[rank]
@@ -125,7 +124,7 @@ class Places:
         """Name the directories that `of` makes in an attempt."""
         if self._groups is None:
             return []
-        return [self._groups.path(attempt, rank) for rank in range(self._nproc)]
+        return [self._groups.path(attempt, rank) for rank in range(self._spec.nproc)]
 
     def over_limit(self, attempt: int, rank: int) -> bool:
         """Tell whether the kernel killed a rank at its own limit of memory, as its cgroup says."""

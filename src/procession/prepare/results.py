@@ -41,26 +41,21 @@ if TYPE_CHECKING:
 TEXTS = ("kind", "type", "message", "traceback", "children")  # of an error
 
 
-class Permitted(Value):
-    """What the ranks of one kind of program may send.
-
-    largest: the largest body in bytes by kind of frame; a kind that is missing may not be sent.
-    pickles: whether bodies may hold pickles, which are loaded in the launcher.
-    """
-
-    largest: dict[bytes, int]
-    pickles: bool
-
-
+# What the ranks of one kind of program may send, as their agent is told (`agent.channels`).
+# largest: the largest body in bytes by kind of frame; a kind that is missing may not be sent.
+# pickles: whether bodies may hold pickles, which are loaded in the launcher.
 # No value can be larger than the machine's memory.
 _MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _SMALL = {DONE: 0, FAILED: LARGEST_FAILED}
-OF_FUNCTION = Permitted({**_SMALL, VALUE: _MEMORY, ERROR: _MEMORY}, pickles=True)
-OF_SCRIPT = Permitted({**_SMALL, ERROR: LARGEST_ERROR}, pickles=False)
-OF_COMMAND = Permitted({}, pickles=False)  # it has no channel
+OF_FUNCTION: dict[str, Any] = {
+    "largest": {**_SMALL, VALUE: _MEMORY, ERROR: _MEMORY},
+    "pickles": True,
+}
+OF_SCRIPT: dict[str, Any] = {"largest": {**_SMALL, ERROR: LARGEST_ERROR}, "pickles": False}
+OF_COMMAND: dict[str, Any] = {"largest": {}, "pickles": False}  # it has no channel
 
 
-def permitted(program: Program) -> Permitted:
+def permitted(program: Program) -> dict[str, Any]:
     """Say what the ranks of a program may send: the one place where this is decided."""
     if isinstance(program, Function):
         return OF_FUNCTION
@@ -140,13 +135,13 @@ class Frames:
             self.fault = TOO_LARGE
             self._pieces = bytearray()
 
-    def take(self, kind: bytes, at: int, body: bytes | None) -> None:
+    def take(self, kind: bytes, at: int, body: Body | None) -> None:
         """Take a frame; body: None if it has come in parts."""
-        if body is not None:
-            self._take(kind, at, body)
-            return
-        pieces, self._pieces = self._pieces, bytearray()
-        self._take(kind, at, pieces)
+        if body is None:
+            body, self._pieces = self._pieces, bytearray()
+        if not self.fault:
+            # An error is described some time after it happened.
+            self.report = Report(kind, at if self.report is None else self.report.at, body)
 
     def take_file(self, kind: bytes, at: int, size: int, fd: int) -> None:
         """Take a frame whose body is in a memory file; its descriptor belongs to this object."""
@@ -159,7 +154,7 @@ class Frames:
                 raise ValueError("it is not sealed, or of another size")
             with open(fd, "rb", buffering=0, closefd=False) as file:
                 file.seek(0)  # its writer has left it at its end
-                self._take(kind, at, file.readall())
+                self.take(kind, at, file.readall())
         except MemoryError:
             self.fault = TOO_LARGE
         except (OSError, ValueError) as e:
@@ -167,15 +162,10 @@ class Frames:
         finally:
             os.close(fd)
 
-    def _take(self, kind: bytes, at: int, body: Body) -> None:
-        if not self.fault:
-            # An error is described some time after it happened.
-            self.report = Report(kind, at if self.report is None else self.report.at, body)
-
 
 def value_of(program: Program, body: Body) -> Any:
     """Unpickle the value of a rank; None for a program that may send none."""
-    if not permitted(program).pickles:
+    if not permitted(program)["pickles"]:
         return None
     import pickle
 
@@ -187,7 +177,7 @@ def exception_of(program: Program, record: Description) -> BaseException | None:
 
     Of a program that may send no pickles, none is rebuilt.
     """
-    parts = record.get("exceptions") if permitted(program).pickles else None
+    parts = record.get("exceptions") if permitted(program)["pickles"] else None
     if not isinstance(parts, list) or not parts:
         return None
     try:

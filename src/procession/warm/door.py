@@ -15,7 +15,7 @@ import os
 import time
 
 from procession.system.directories import Refused, inside, open_runtime
-from procession.warm.wire import peer_of
+from procession.warm.wire import Unusable, peer_of
 
 NAME = ".keeper"  # no run has a name with a dot in front
 BACKLOG = 64
@@ -24,10 +24,6 @@ LOCK_SECONDS = 2.0
 
 class NoKeeper(Exception):
     """Nobody listens: there is no keeper."""
-
-
-class Unusable(Exception):
-    """There is something that cannot be used as the keeper. The text is one line."""
 
 
 class Door:
@@ -61,20 +57,18 @@ class Door:
 
 
 def open_door() -> Door | None:
-    """Take the name; None if another keeper has it. Raises Refused, and OSError."""
+    """Take the name; None if another keeper has it. Raises Refused, and OSError.
+
+    What it opens before it fails is closed by the end of this process.
+    """
     directory = open_runtime(make=True)
-    try:
-        _lock(directory)
-        found = _listen(directory)
-        door = None if found is None else Door(found, directory)
-    except BaseException:
-        os.close(directory)
-        raise
-    if door is None:
-        os.close(directory)
-    else:
-        fcntl.flock(directory, fcntl.LOCK_UN)
-    return door
+    _lock(directory)
+    listening = _listen(inside(directory, NAME))
+    if listening is None:
+        return None
+    found = Door(listening, directory)
+    fcntl.flock(directory, fcntl.LOCK_UN)
+    return found
 
 
 def _lock(directory: int) -> None:
@@ -89,38 +83,26 @@ def _lock(directory: int) -> None:
             time.sleep(0.01)  # another keeper that starts holds it for a moment
 
 
-def _listen(directory: int) -> socket.socket | None:
-    path = inside(directory, NAME)
-    probe = _made()
+def _listen(path: str) -> socket.socket | None:
+    kind = socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+    sock = socket.socket(socket.AF_UNIX, kind)
     try:
-        probe.connect(path)
+        sock.connect(path)
         return None
     except FileNotFoundError:
         pass
     except ConnectionRefusedError:
         os.unlink(path)
-    finally:
-        probe.close()
-    sock = _made()
-    try:
-        os.fchmod(sock.fileno(), 0o600)
-        sock.bind(path)
-        sock.listen(BACKLOG)
-    except BaseException:
-        sock.close()
-        raise
+    os.fchmod(sock.fileno(), 0o600)
+    sock.bind(path)
+    sock.listen(BACKLOG)
     return sock
 
 
-def _made() -> socket.socket:
-    kind = socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-    return socket.socket(socket.AF_UNIX, kind)
+def knock(seconds: float) -> tuple[socket.socket, int]:
+    """Connect to the keeper of this user; gives the socket, and the keeper's pid.
 
-
-def knock(seconds: float) -> socket.socket:
-    """Connect to the keeper of this user. seconds: the limit for each message on the socket.
-
-    Raises NoKeeper, and Unusable.
+    seconds: the limit for each message on the socket. Raises NoKeeper, and Unusable.
     """
     try:
         directory = open_runtime(make=False)
@@ -134,18 +116,18 @@ def knock(seconds: float) -> socket.socket:
     try:
         sock.settimeout(seconds)
         sock.connect(inside(directory, NAME))
-        _, uid = peer_of(sock)
+        pid, uid = peer_of(sock)
         if uid != os.geteuid():
             raise Unusable(f"its socket belongs to user {uid}")
-        return sock
-    except (FileNotFoundError, ConnectionRefusedError):
+        if not pid:
+            raise Unusable("it is in another namespace of pids")
+        return sock, pid
+    except BaseException as e:
         sock.close()
-        raise NoKeeper from None
-    except OSError as e:
-        sock.close()
-        raise Unusable(f"its socket: {e.strerror or e}") from None
-    except BaseException:
-        sock.close()
+        if isinstance(e, (FileNotFoundError, ConnectionRefusedError)):
+            raise NoKeeper from None
+        if isinstance(e, OSError):
+            raise Unusable(f"its socket: {e.strerror or e}") from None
         raise
     finally:
         os.close(directory)

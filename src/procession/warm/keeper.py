@@ -22,14 +22,23 @@ import time
 from typing import Any, NoReturn
 
 from procession.system.directories import Refused
-from procession.system.files import descriptors
+from procession.system.files import descriptors, field
+from procession.values.base import Record
 from procession.warm import door, wire
-from procession.warm.shelf import Item, Shelf, describes
+from procession.warm.wire import Unusable, describes
 
-LOOK_SECONDS = 2.0  # between two checks that its socket is still there
-EMPTY_SECONDS = 2.0  # without a connection and without anything kept, until it exits
+LOOK_SECONDS = 2.0  # between two looks at what is over: the time of an agent, the socket, the work
 CLIENT_SECONDS = 5.0  # for a client to take an answer
 READY = b"ready"
+
+
+class Item(Record):
+    """A kept agent: its socket, its description, when it came, and its memory in bytes (PSS)."""
+
+    fd: int
+    kept: dict[str, Any]
+    since: float
+    memory: int
 
 
 class Keeper:
@@ -38,37 +47,31 @@ class Keeper:
     def __init__(self, its_door: door.Door) -> None:
         self._door = its_door
         self._listening = its_door.listening
-        self._shelf = Shelf()
-        self._held: dict[int, int] = {}  # by number of the item: the socket of an agent
+        self._items: dict[int, Item] = {}  # by their descriptors, the least recently used first
         self._clients: dict[int, tuple[socket.socket, wire.Inbox]] = {}
         self._poll = select.poll()
         self._poll.register(self._listening, select.POLLIN)
-        self._watched: dict[int, int] = {}  # descriptor of an agent: number of its item
         self._stopped = False
 
     def run(self) -> None:
         """Work until there is nothing to do any more."""
         while not self._stopped:
-            ready = self._poll.poll(self._patience())
+            ready = self._poll.poll(LOOK_SECONDS * 1000)
             for fd, _ in ready:
                 if fd == self._listening.fileno():
                     self._accept()
-                elif fd in self._watched:
-                    self._lose(self._watched[fd])
+                elif fd in self._items:  # it has exited, or sends something, which it never should
+                    self._end(self._items[fd])
                 elif fd in self._clients:
                     self._hear(fd)
-            self._end(self._shelf.expired(time.monotonic()))
+            now = time.monotonic()
+            for item in [*self._items.values()]:
+                if item.since + float(item.kept["seconds"]) <= now:
+                    self._end(item)
             if not self._door.is_ours:
                 self._stop()
-            if not ready and not self._clients and not self._shelf.items:
+            if not ready and not self._clients and not self._items:
                 return
-
-    def _patience(self) -> float | None:
-        """Give how long to wait, in milliseconds; None: for ever."""
-        end = self._shelf.next_end
-        if end is not None:
-            return max(0.0, min(end - time.monotonic(), LOOK_SECONDS)) * 1000 + 1
-        return None if self._clients else EMPTY_SECONDS * 1000
 
     def _accept(self) -> None:
         raw: Any = self._listening
@@ -77,10 +80,7 @@ class Keeper:
         except OSError:
             return
         sock = socket.socket(fileno=fd)
-        try:
-            pid, uid = wire.peer_of(sock)
-        except OSError:
-            pid, uid = 0, -1
+        pid, uid = wire.peer_of(sock)
         if uid != os.geteuid() or not pid:
             sock.close()
             return
@@ -90,22 +90,15 @@ class Keeper:
 
     def _hear(self, fd: int) -> None:
         sock, inbox = self._clients[fd]
-        answer: dict[str, Any] = {}
-        handed = -1
+        fds: list[int] = []
         try:
             came = inbox.read()
-            if came is None:
-                if inbox.ended:
-                    self._forget(fd)
-                return
-            fields, fds = came
-            try:
-                answer, handed = self._answer(fields, fds)
-            finally:
-                for each in fds:
-                    os.close(each)
-            wire.send(sock, answer, () if handed < 0 else (handed,))
-        except wire.Broken as e:
+            if came is not None:
+                fields, fds = came
+                wire.send(sock, self._answer(fields, fds), fds)
+            elif inbox.ended:
+                self._forget(fd)
+        except Unusable as e:
             try:
                 wire.send(sock, {"error": str(e)})
             except OSError:
@@ -114,8 +107,8 @@ class Keeper:
         except OSError:
             self._forget(fd)
         finally:
-            if handed >= 0:  # it is the client's now, or gone
-                os.close(handed)
+            for each in fds:
+                os.close(each)
 
     def _forget(self, fd: int) -> None:
         sock, inbox = self._clients.pop(fd)
@@ -123,68 +116,63 @@ class Keeper:
         inbox.close()
         sock.close()
 
-    def _answer(self, fields: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], int]:
-        """Give the answer to a request, and the socket to be sent with it, -1 for none.
+    def _answer(self, fields: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Give the answer to a request.
 
-        The descriptors that are kept are removed from `fds`.
+        fds: the descriptors that came with it; then those that go with the answer.
         """
         ask = fields.get("ask")
         if ask == "list":
-            return {"kept": [self._described(item) for item in self._shelf.items]}, -1
+            return {"kept": [*map(_described, self._items.values())]}
         if ask == "keep":
-            return self._keep(fields.get("kept"), fds), -1
+            return self._keep(fields.get("kept"), fds)
         if ask == "take":
-            item = self._shelf.take(fields.get("id"))
+            pid = fields.get("pid")
+            item = next((i for i in self._items.values() if i.kept["pid"] == pid), None)
             if item is None:
-                return {}, -1
-            return {"kept": item.kept}, self._release(item)
+                return {}
+            fds.append(self._release(item))
+            return {"kept": item.kept}
         if ask == "stop":
-            return {"ended": self._stop()}, -1
-        return {"error": f"there is no request {str(ask)[:40]!r}"}, -1
-
-    def _described(self, item: Item) -> dict[str, Any]:
-        item.memory = memory_of(item.kept["pid"]) or item.memory
-        age = time.monotonic() - item.since
-        return {**item.kept, "id": item.id, "age": age, "memory": item.memory}
+            return {"ended": self._stop()}
+        return {"error": f"there is no request {str(ask)[:40]!r}"}
 
     def _keep(self, kept: Any, fds: list[int]) -> dict[str, Any]:
         if not describes(kept) or len(fds) != 1:
             return {"error": "it describes no agent"}
-        memory = memory_of(kept["pid"])
-        item, gone = self._shelf.add(kept, time.monotonic(), memory)
-        fd = self._held[item.id] = fds.pop()
-        self._watched[fd] = item.id
+        memory, most_memory = memory_of(kept["pid"]), kept["most_memory"]
+        if memory > most_memory:
+            return {"error": f"it has {memory >> 20} MB, and {most_memory >> 20} MB may be kept"}
+        if kept["most"] < 1:
+            return {"error": "none may be kept (PROCESSION_WARM_MOST)"}
+        fd = fds.pop()
+        self._items[fd] = Item(fd, kept, time.monotonic(), memory)
         self._poll.register(fd, select.POLLIN)
-        self._end(gone)
-        if item in gone:
-            most = kept["most_memory"]
-            if memory <= most:
-                return {"error": "none may be kept (PROCESSION_WARM_MOST)"}
-            return {"error": f"it has {memory >> 20} MB, and {most >> 20} MB may be kept"}
-        return {"id": item.id}
+        items = self._items.values()
+        while len(items) > kept["most"] or sum(i.memory for i in items) > most_memory:
+            self._end(next(iter(items)))
+        return {}
 
     def _release(self, item: Item) -> int:
-        fd = self._held.pop(item.id)
-        del self._watched[fd]
-        self._poll.unregister(fd)
-        return fd
+        del self._items[item.fd]
+        self._poll.unregister(item.fd)
+        return item.fd
 
-    def _lose(self, number: int) -> None:
-        """Forget an agent that has exited, or sends something, which it never should."""
-        item = self._shelf.take(number)
-        if item is not None:
-            os.close(self._release(item))
-
-    def _end(self, items: list[Item]) -> None:
-        for item in items:
-            os.close(self._release(item))
+    def _end(self, item: Item) -> None:
+        os.close(self._release(item))
 
     def _stop(self) -> int:
         """End all that is kept, and stop the loop; gives how many there were."""
-        items, self._shelf.items = self._shelf.items, []
-        self._end(items)
+        items = [*self._items.values()]
+        for item in items:
+            self._end(item)
         self._stopped = True
         return len(items)
+
+
+def _described(item: Item) -> dict[str, Any]:
+    item.memory = memory_of(item.kept["pid"]) or item.memory
+    return {**item.kept, "age": time.monotonic() - item.since, "memory": item.memory}
 
 
 def memory_of(pid: int) -> int:
@@ -192,14 +180,7 @@ def memory_of(pid: int) -> int:
 
     0 if that cannot be read.
     """
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as f:
-            for line in f:
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
+    return field(f"/proc/{pid}/smaps_rollup", "Pss") or 0
 
 
 def main() -> None:

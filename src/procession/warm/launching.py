@@ -30,16 +30,20 @@ from procession.agent.client import Agent
 from procession.agent.pool import NOTHING, Lease, Preload
 from procession.system import facts
 from procession.system.identity import mark_of, own_mark
+from procession.values.base import is_count
 from procession.values.environment import among
+from procession.values.placement import read_size
 from procession.values.version import __version__
 from procession.warm.client import SECONDS, Connection, NoKeeper, Unusable, start_keeper
-from procession.warm.limits import read_limits
 
 NOTHING_KEPT = "nothing is kept yet"
 OTHER_IMPORTS, NO_IMPORTS = 500, 1000  # how far what is kept is from what is wanted
 # Variables that are read when an interpreter starts, beside those of `pool.EARLY_VARIABLES`: by
 # `site`, and by a `.pth` file that nearly every environment has.
 STARTING = ("HOME", "SETUPTOOLS_USE_DISTUTILS")
+# How many agents may be kept, and how much memory they may have together.
+MOST, DEFAULT_MOST = "PROCESSION_WARM_MOST", 8
+MOST_MEMORY, DEFAULT_MEMORY = "PROCESSION_WARM_MEMORY", 4 << 30
 
 
 class Warm:
@@ -113,10 +117,10 @@ class Warm:
                 nearest, self.why = distance, obstacle
         fitting.sort(key=lambda kept: (len(kept["modules"]), -kept["age"]))
         while fitting and self._connection is not None:
-            number = fitting.pop()["id"]
-            self._kept = [each for each in self._kept if each["id"] != number]
+            chosen = fitting.pop()
+            self._kept.remove(chosen)
             try:
-                taken = self._connection.take(number)
+                taken = self._connection.take(chosen["pid"])
             except Unusable as e:
                 self._give_up(f"the keeper cannot be used: {e}")
                 return None
@@ -154,10 +158,7 @@ class Warm:
             "facts": self._facts,
             "env": dict(preload.env),
         }
-        answer = _asked(server, "take", "taken", words, os.getpid())
-        if isinstance(answer, str):
-            return f"the kept agent {answer}"
-        fault, theirs = answer
+        fault, theirs = _asked(server, "take", "taken", words, os.getpid())
         differs = facts.obstacles(theirs, self._facts, exact=True) if not fault else []
         return fault or (f"{differs[0]} could not be given to what is kept" if differs else "")
 
@@ -182,16 +183,13 @@ class Warm:
 
     def _release(self, server: Agent, preload: Preload) -> str:
         if server.lost or server.waiting:
-            return "it does not answer"
+            return "the agent does not answer"
         if not self._usable:
             return self.why
         try:
             connection = self._connection = self._connection or self._connected()
             words = {"mark": mark_of(connection.pid)}
-            answer = _asked(server, "keep", "kept", words, connection.pid)
-            if isinstance(answer, str):
-                return f"it {answer}"
-            fault, theirs = answer
+            fault, theirs = _asked(server, "keep", "kept", words, connection.pid)
             if fault:
                 return fault
             try:
@@ -223,12 +221,12 @@ class Warm:
             "pid": server.pid,
             "began": server.began,
             "key": self._text,
-            "modules": list(preload.modules),
-            "reads": list(preload.reads),
+            "modules": preload.modules,
+            "reads": preload.reads,
             "seen": digest(preload.seen),
-            "path": None if preload.path is None else list(preload.path),
+            "path": preload.path,
             "cwd": preload.cwd,
-            "facts": dict(theirs),
+            "facts": theirs,
             "uses": self._uses + 1,
             "seconds": self._seconds,
             "most": most,
@@ -297,6 +295,16 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
+def read_limits(env: Mapping[str, str]) -> tuple[int, int]:
+    """Give how many may be kept, and how many bytes; a value that cannot be read is ignored."""
+    most = env.get(MOST, "")
+    try:
+        memory = read_size(env.get(MOST_MEMORY, ""))
+    except ValueError:
+        memory = DEFAULT_MEMORY
+    return int(most) if is_count(most, 19) else DEFAULT_MOST, memory
+
+
 def _places() -> dict[str, str]:
     """Give the variables by which the keeper finds the directory of its socket."""
     names = ("XDG_RUNTIME_DIR", "TMPDIR")
@@ -305,15 +313,15 @@ def _places() -> dict[str, str]:
 
 def _asked(
     server: Agent, ask: str, answered: str, words: dict[str, Any], owner: int
-) -> tuple[str, dict[str, str]] | str:
-    """Ask an agent to change its owner; gives its answer, or what it does instead of one.
+) -> tuple[str, dict[str, str]]:
+    """Ask an agent to change its owner; gives what is in the way, or "", and the agent's facts.
 
     owner: the pid of the new one.
     """
     try:
         pidfd = os.pidfd_open(owner)
     except OSError as e:
-        return f"cannot get another owner: {e.strerror or e}"
+        return f"the agent cannot get another owner: {e.strerror or e}", {}
     server.send((ask, words), [pidfd], [pidfd])
     until = time.monotonic() + SECONDS
     poll = select.poll()
@@ -321,7 +329,7 @@ def _asked(
         left = until - time.monotonic()
         poll.register(server.fileno(), select.POLLIN | select.POLLOUT * server.waiting)
         if left <= 0 or not poll.poll(left * 1000):
-            return "does not answer"
+            return "the agent does not answer", {}
         server.flush()
         for messages, fds in server.receive():
             for fd in fds:
@@ -329,6 +337,4 @@ def _asked(
             for kind, *rest in messages:
                 if kind == answered:
                     return rest[0], rest[1]
-                if kind == "crashed":
-                    return f"failed: {rest[0]}"
-    return "is gone"
+    return f"the agent failed: {server.crash}" if server.crash else "the agent is gone", {}
