@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from procession.cli.engine_request import EngineRequest
+from procession.cli.live import told
 from procession.cli.request import Request
-from procession.cli.run import exit_code, settled
+from procession.cli.run import conduct
 from procession.cli.say import refuse
-from procession.cli.signals import RunSignals, woken_by_signals
+from procession.cli.signals import RunSignals
 from procession.engines.contract import EngineError
 from procession.engines.launching import group_on
 from procession.engines.registry import choose
@@ -45,7 +46,7 @@ def run_job(
         )
 
     job = made(prog, make)
-    return conducted(job, job_signals(job, request)), job
+    return conduct_job(job, job_signals(job, request), None), job
 
 
 def refuse_outside(prog: str, request: Request, on: EngineRequest, words: list[str]) -> NoReturn:
@@ -79,30 +80,13 @@ def made(prog: str, make: Callable[[], Group]) -> Group:
 
 def job_signals(job: Group, request: Request) -> RunSignals:
     """Give what signals mean for a job, to its driver and to its node processes."""
-    return RunSignals(
-        job,
-        request.signals,
-        request.notices,
-        request.forward,
-        say=job.say,
-        repeated=is_in_job(os.environ),
-    )
+    return RunSignals(job, request, job.say, repeated=is_in_job(os.environ))
 
 
-def conducted(job: Group, signals: RunSignals) -> int:
-    """Drive a job to its end, and say how it ended; gives the exit code."""
-    job.driver.drain_patiently()
+def conduct_job(job: Group, signals: RunSignals, status: float | None) -> int:
+    """Drive a job to its end, and say how it ended; gives the exit code. status: see `Request`."""
     if job.run_dir:
         job.say(f"procession: logs in {job.run_dir}")
     else:
         job.stop_when_unread()
-    job.conclude_later()
-    code = 1
-    try:
-        with woken_by_signals(job), signals.taken():
-            job.driver.on_signal(signals.node_got)
-            job.drive()
-        code = exit_code(job, signals.received)
-    finally:
-        code = settled(job, code)
-    return code
+    return conduct(job, signals, told(job, status))

@@ -9,7 +9,8 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from procession.cli.request import Request
-from procession.cli.signals import handled
+from procession.cli.say import say_note
+from procession.cli.signals import handled, suspended
 from procession.group.group import Group
 from procession.output.console import Console
 from procession.rules.tables import Phase
@@ -26,27 +27,21 @@ END = {Phase.SUCCEEDED.name.lower(), Phase.FAILED.name.lower(), Phase.STOPPED.na
 
 
 @contextmanager
-def shown(group: Group, request: Request, note: Callable[[str], None]) -> Generator[bool]:
-    """Show a group while the block runs it; gives whether there is a view on the terminal.
-
-    note: called with a line that says why there is no view, if one was asked for.
-    """
+def shown(group: Group, request: Request) -> Generator[None]:
+    """Show a group of this machine while the block runs it."""
     console, why = find_terminal() if request.live else (None, "")
     every = request.status
     if why:
         every = every or EVERY
-        note(f"no live view: {why}; a line of status comes every {every:g} s [P413]")
+        say_note(f"no live view: {why}; a line of status comes every {every:g} s [P413]")
     with ExitStack() as open_:
         if console is not None:
             open_.callback(console.close)
         group.resources.streams.lead_through(console)
-        if every is not None:
-            from procession.view.live import Status
-
-            status = Status(group.look, group.say, every)
-            open_.callback(status.close)
-            status.start()
-        if console is not None:
+        open_.enter_context(told(group, every))
+        if console is None:
+            open_.enter_context(suspended(group))
+        else:
             view = open_.enter_context(
                 viewing(group.look, console, group.say, group.driver.request_suspension)
             )
@@ -56,7 +51,23 @@ def shown(group: Group, request: Request, note: Callable[[str], None]) -> Genera
                     view.remember()
 
             group.hear(hear)
-        yield console is not None
+        yield
+
+
+@contextmanager
+def told(group: Group, every: float | None) -> Generator[None]:
+    """Say how a group is while the block runs it. every: seconds between two lines, or None."""
+    if every is None:
+        yield
+        return
+    from procession.view.live import Status
+
+    status = Status(group.look, group.say, every)
+    status.start()
+    try:
+        yield
+    finally:
+        status.close()
 
 
 def find_terminal() -> tuple[Console | None, str]:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from functools import partial
 
 from procession.cli.request import Request
@@ -25,7 +25,6 @@ from procession.values.spec import Spec
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.cli.detach import Waiter
-    from procession.group.handle import Handle
     from procession.preload.plan import Plan
 
     OnEvent = Callable[[Event], object]
@@ -70,36 +69,20 @@ def run_group(
     if group.run_dir and output is None and waiter is None:
         what = "logs" if _keeps_output(spec) else "no logs (see -t, -r), but events and report,"
         say_line(f"procession: {what} in {group.run_dir}")
-    group.driver.drain_patiently()
     if not _keeps_output(spec):
         group.stop_when_unread()
     group.subscribe(_say_restart)
     if waiter is not None:
         waiter.watch(group)
-    group.conclude_later()
+    say, watching = partial(say_line, patience=0.0), suspended(group)
+    if request.live or request.status is not None:
+        from procession.cli.live import shown
+
+        say, watching = group.say, shown(group, request)
     code = 1
     try:
-        with ExitStack() as watching:
-            viewed = False
-            if request.live or request.status is not None:
-                from procession.cli.live import shown
-
-                viewed = watching.enter_context(shown(group, request, say_note))
-            if not viewed:
-                watching.enter_context(suspended(group))
-            signals = RunSignals(
-                group,
-                request.signals,
-                request.notices,
-                request.forward,
-                say=partial(say_line, patience=0.0),
-                patient=not viewed,
-            )
-            with woken_by_signals(group), signals.taken():
-                group.drive()
-        code = exit_code(group, signals.received)
+        code = conduct(group, RunSignals(group, request, say), watching)
     finally:
-        code = settled(group, code)
         if waiter is not None:
             waiter.end(code, group)
     if code and spec.node.number is not None and "PMI_FD" in os.environ:
@@ -142,15 +125,27 @@ def _threads(spec: Spec, placed: Placed) -> str:
     return f"{THREADS}={count} for each of {spec.nproc} ranks ({of}; set it to choose) [P401]"
 
 
-def settled(run: Handle, code: int) -> int:
-    """Record how the run ended, and say what could not be written; gives the exit code."""
-    run.conclude(code)
-    for each in run.losses:
-        say_note(each)
+def conduct(run: Group, signals: RunSignals, watching: AbstractContextManager[object]) -> int:
+    """Drive a run to its end, and say how it ended; gives the exit code.
+
+    watching: what is there while it runs.
+    """
+    run.driver.drain_patiently()
+    run.driver.on_signal(signals.node_got)
+    run.conclude_later()
+    code = 1
+    try:
+        with watching, woken_by_signals(run), signals.taken():
+            run.drive()
+        code = _exit_code(run, signals.received)
+    finally:
+        run.conclude(code)
+        for each in run.losses:
+            say_note(each)
     return code or (LOST if run.losses else 0)
 
 
-def exit_code(run: Handle, received: list[int]) -> int:
+def _exit_code(run: Group, received: list[int]) -> int:
     """Say how the run ended, unless it succeeded; gives the exit code."""
     patience = HASTE if received else None
     try:

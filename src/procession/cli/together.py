@@ -6,12 +6,11 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 from procession.cli.engine_request import EngineRequest
-from procession.cli.job import conducted, job_signals, made
+from procession.cli.job import conduct_job, job_signals, made
 from procession.cli.request import Request
 from procession.cli.run import end_by_signal
 from procession.cli.say import refuse, say_line, say_note
@@ -195,14 +194,7 @@ def _host(
         ),
     )
     signals = job_signals(job, request)
-    with ExitStack() as open_:
-        if request.status is not None:
-            from procession.view.live import Status
-
-            status = Status(job.look, job.say, request.status)
-            open_.callback(status.close)
-            status.start()
-        code = conducted(job, signals)
+    code = conduct_job(job, signals, request.status)
     spare = say_spare(node, part.own.name)
     if spare:
         say_line(spare)
