@@ -15,9 +15,8 @@ from seams.cli import (
     completion,
     counts,
     make_parser,
-    make_request,
     options,
-    read_line,
+    read_request,
     readers,
 )
 from seams.jobs import NAMES
@@ -40,7 +39,7 @@ def here(tmp_path, monkeypatch):
 
 
 def request(words="", program="see.py"):
-    return make_request(read_line([*shlex.split(words), *program.split()]))
+    return read_request([*shlex.split(words), *program.split()])
 
 
 def asked(words=""):

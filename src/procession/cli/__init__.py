@@ -143,10 +143,13 @@ def _command(words: list[str]) -> int:
         return _command(rest)
     if rest[0] not in COMMANDS:
         return _unknown(rest[0])
+    if rest[0] in STEERING:
+        from procession.cli.steer.finding import steer
+
+        return steer(rest[0], rest[1:])
     from importlib import import_module
 
-    room = "procession.cli.steer" if rest[0] in STEERING else "procession.cli"
-    return import_module(f"{room}.{rest[0]}").main(rest[1:])
+    return import_module(f"procession.cli.{rest[0]}").main(rest[1:])
 
 
 def _unknown(command: str) -> NoReturn:

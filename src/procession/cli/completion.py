@@ -12,8 +12,7 @@ from shlex import quote
 
 from procession.cli import adopt, doctor, explain, warm
 from procession.cli.commands import COMMANDS, STEERING
-from procession.cli.options import SHELLS
-from procession.cli.request import make_parser
+from procession.cli.options import SHELLS, make_parser
 from procession.cli.say import say
 from procession.cli.words import Option, Parser
 

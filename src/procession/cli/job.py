@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Callable
 from typing import NoReturn
 
-from procession.cli.engine_request import EngineRequest
 from procession.cli.live import told
+from procession.cli.location import EngineRequest
 from procession.cli.request import Request
 from procession.cli.run import conduct
 from procession.cli.say import refuse

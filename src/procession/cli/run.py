@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from procession.cli.request import Request
@@ -18,7 +18,6 @@ from procession.prepare.placing import THREADS, Placed
 from procession.rules.tables import Phase
 from procession.values.errors import GroupFailed, SpecError
 from procession.values.events import Event
-from procession.values.policy import Route
 from procession.values.program import Script
 from procession.values.spec import Spec
 
@@ -44,15 +43,10 @@ def run_group(
         if request.logs_specs:
             from procession.cli.logs_specs import plan_output
 
-            spec, output = plan_output(
-                spec, request.logs_specs, request.settings.where("logs_specs")
-            )
+            spec, output = plan_output(spec, request.logs_specs, where("logs_specs"))
         control = os.environ.get(CONTROL) != "0"
-        if waiter is None:
+        with waiter.settled(spec) if waiter else nullcontext(output) as output:
             group = local_group(spec, output, on_event=on_event, control=control)
-        else:
-            with waiter.settled(spec) as output:
-                group = local_group(spec, output, on_event=on_event, control=control)
     except SpecError as e:
         refuse(prog, str(e))
     except GroupFailed as e:
@@ -66,10 +60,11 @@ def run_group(
         say_line(f"procession: {threads}")
     for note in (*group.notes, *([] if request.json else _advice(spec, group.plan))):
         say_note(note)
+    in_files = group.resources.streams.in_files  # then nothing is lost if nobody reads the output
     if group.run_dir and output is None and waiter is None:
-        what = "logs" if _keeps_output(spec) else "no logs (see -t, -r), but events and report,"
+        what = "logs" if in_files else "no logs (see -t, -r), but events and report,"
         say_line(f"procession: {what} in {group.run_dir}")
-    if not _keeps_output(spec):
+    if not in_files:
         group.stop_when_unread()
     group.subscribe(_say_restart)
     if waiter is not None:
@@ -104,12 +99,6 @@ def _advice(spec: Spec, plan: Plan | None) -> list[str]:
     return [said] if said else []
 
 
-def _keeps_output(spec: Spec) -> bool:
-    """Tell whether files keep what ranks write: then nothing is lost if nobody reads the output."""
-    routes = spec.logs.route(spec.nproc)
-    return any(route in (Route.FILE, Route.TEE) for pair in routes for route in pair)
-
-
 def _say_restart(event: Event) -> None:
     if event.kind in ("backoff", "restarting"):
         say_note(event.detail, 0.0)
@@ -137,7 +126,7 @@ def conduct(run: Group, signals: RunSignals, watching: AbstractContextManager[ob
     try:
         with watching, woken_by_signals(run), signals.taken():
             run.drive()
-        code = _exit_code(run, signals.received)
+        code = _say_end(run, signals.received) or (LOST if run.losses else 0)
     finally:
         run.conclude(code)
         for each in run.losses:
@@ -145,31 +134,38 @@ def conduct(run: Group, signals: RunSignals, watching: AbstractContextManager[ob
     return code or (LOST if run.losses else 0)
 
 
-def _exit_code(run: Group, received: list[int]) -> int:
-    """Say how the run ended, unless it succeeded; gives the exit code."""
-    patience = HASTE if received else None
+def _say_end(run: Group, received: list[int]) -> int:
+    """Say how a run ended, unless it succeeded; gives the exit code."""
+    failed: GroupFailed | None = None
     try:
-        result = run.result()
+        run.result()
     except GroupFailed as e:
-        say_line(str(e), patience)
-        return e.exit_code
-    stopped = result.state is Phase.STOPPED
+        failed = e
+    said, code = ending(run, failed, received)
+    if said:
+        say_line(said, HASTE if received else None)
+    return code
+
+
+def ending(run: Group, failed: GroupFailed | None, received: list[int]) -> tuple[str, int]:
+    """Say how a run ended, "" if it succeeded; gives the exit code, too.
+
+    received: the signals that this command has obeyed.
+    """
+    name, stopped = run.spec.name, run.state is Phase.STOPPED
+    if failed is not None:
+        return str(failed), failed.exit_code
     if received:
-        run.stopper = f"{signal.Signals(received[0]).name} to its launcher (pid {os.getpid()})"
-        say_line(end_by_signal(run.spec.name, received[0], stopped=stopped), patience)
-        return 128 + received[0]
+        number = signal.Signals(received[0])
+        run.stopper = f"{number.name} to its launcher (pid {os.getpid()})"
+        how = "was stopped by" if stopped else "had done its work before"
+        return f"procession: {name} {how} {number.name} [P412]", 128 + number
     if stopped and run.stopped_by:
-        name = signal.Signals(run.stopped_by).name
-        say_note(f"{run.spec.name} was stopped from another terminal ({name}) [P412]")
-        return 128 + run.stopped_by
+        by = signal.Signals(run.stopped_by)
+        said = f"procession: {name} was stopped from another terminal ({by.name}) [P412]"
+        return said, 128 + by
     if stopped and run.unread:
-        run.stopper = "its launcher: nobody reads the standard output any more"
-        say_note("nobody reads the standard output any more; the group was stopped [P306]")
-        return 128 + signal.SIGPIPE
-    return LOST if run.losses else 0
-
-
-def end_by_signal(name: str, number: int, *, stopped: bool) -> str:
-    """Say how a run ended that got a signal."""
-    how = "was stopped by" if stopped else "had done its work before"
-    return f"procession: {name} {how} {signal.Signals(number).name} [P412]"
+        unread = "nobody reads the standard output any more"
+        run.stopper = f"its launcher: {unread}"
+        return f"procession: {unread}; the group was stopped [P306]", 128 + signal.SIGPIPE
+    return "", 0

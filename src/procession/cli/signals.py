@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 HERE = ""  # this process, among the names of those that got a signal
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
-_kept: list[object] = []  # to the end of the process: what is forgotten would be put back
 
 
 @contextmanager
@@ -129,17 +128,16 @@ class RunSignals:
         """
         wanted = {*self._signals, *self._notices, *self._forward}
         self._known = {n for n in wanted if signal.getsignal(n) is not signal.SIG_IGN}
-        watching = handled(dict.fromkeys(self._known, self._got))
-        watching.__enter__()
+        before = {number: signal.signal(number, self._got) for number in self._known}
         try:
             yield
         finally:
             self._patience.cancel()
             if self.received and process.leaves_surely:
                 self._over = time.monotonic()
-                _kept.append(watching)
             else:
-                watching.__exit__(None, None, None)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
     def _got(self, number: int, _: object) -> None:
         if self._over is None:

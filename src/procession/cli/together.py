@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from procession.cli.engine_request import EngineRequest
 from procession.cli.job import conduct_job, job_signals, made
+from procession.cli.location import EngineRequest
 from procession.cli.request import Request
-from procession.cli.run import end_by_signal
+from procession.cli.run import ending
 from procession.cli.say import refuse, say_line, say_note
 from procession.cli.signals import RunSignals
 from procession.cli.starters import abort_others
@@ -31,10 +31,8 @@ from procession.engines.rendezvous.secret import Trust, find_trust
 from procession.engines.rendezvous.succession import Succession
 from procession.engines.rendezvous.terms import Terms
 from procession.explain.summary import summary
-from procession.group.group import Group
 from procession.group.handle import CONTROL
 from procession.output.wiring import Output
-from procession.rules.tables import Phase
 from procession.values.base import Value
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.events import Event
@@ -168,9 +166,9 @@ def _host(
     result: dict[str, Any] = {}
 
     def last_words(end: GroupEnd) -> dict[str, Any]:
-        words = _words_for_others(job, end, signals.received)
-        result.update(_result(job, end, words["code"]))
-        return {**words, "result": result}
+        said, code = ending(job, job.failure_of(end), signals.received)
+        result.update(summary(job.spec, job.state, end, code, job.began))
+        return {"said": said, "code": code, "result": result}
 
     whole = request.spec
     if request.logs_specs:  # files are where it says, on each machine
@@ -199,20 +197,3 @@ def _host(
     if spare:
         say_line(spare)
     return code, {**result, "exit_code": code} if result else None
-
-
-def _result(job: Group, end: GroupEnd, code: int) -> dict[str, Any]:
-    """Give what `--json` prints on all machines: the end of the whole job."""
-    return summary(job.spec, job.state, end, code, job.began)
-
-
-def _words_for_others(job: Group, end: GroupEnd, received: list[int]) -> dict[str, Any]:
-    """Give what the other launchers print, and exit with."""
-    failed = job.failure_of(end)
-    if failed is not None:
-        return {"said": str(failed), "code": failed.exit_code}
-    name, stopped = job.spec.name, job.state is Phase.STOPPED
-    number = received[0] if received else job.stopped_by if stopped else 0
-    if number:
-        return {"said": end_by_signal(name, number, stopped=stopped), "code": 128 + number}
-    return {"said": "", "code": 1 if stopped else 0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from procession.cli.say import say
@@ -39,18 +40,15 @@ def main(words: list[str]) -> int:
     options, rest = PARSER.read(words, mixed=True)
     if len(rest) > 1 or (rest and rest[0] not in WAYS):
         PARSER.error(f"it takes one of {', '.join(WAYS)}, not {' '.join(rest)!r}")
-    stop, keeper = rest == ["stop"], 0
+    keeper = 0
     try:
-        connection = Connection()
-        keeper = connection.pid
-        try:
-            if stop:
+        with closing(Connection()) as connection:
+            keeper = connection.pid
+            if rest == ["stop"]:
                 ended = connection.stop()
                 say(f"procession: {ended} ended, and nothing is kept\n", sys.stdout)
                 return 0
             kept = connection.list()
-        finally:
-            connection.close()
     except NoKeeper:
         kept = []
     except Unusable as e:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from procession.cli.options import RUN, TORCHRUN
-from procession.cli.request import Request, make_request, read_line
+from procession.cli.request import Request, read_request
 from procession.cli.say import refuse, say, say_note
 from procession.values.errors import SpecError
 
@@ -34,12 +34,7 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
     """
     prog = TORCHRUN if torchrun else RUN
     try:
-        line = read_line(words, torchrun=torchrun)
-        if line.settings.on_command_line("print_completion"):
-            from procession.cli import completion
-
-            return completion.main([line.settings.text("print_completion")])
-        request = make_request(line)
+        request = read_request(words, torchrun=torchrun)
         if request.dry:
             return _describe(request)
     except SpecError as e:

@@ -12,7 +12,7 @@ from typing import Any
 from procession.cli import readers
 from procession.cli.live import find_terminal, viewing
 from procession.cli.say import say, say_line, say_note
-from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.cli.steer.finding import parser_of, read_run
 from procession.cli.steer.report import report_in
 from procession.cli.steer.showing import CONSOLE, LOOK_EVERY, STREAMS, Files, Live, consoles
 from procession.cli.words import Option
@@ -50,14 +50,12 @@ def main(words: list[str]) -> int:
     options, run = read_run(PARSER, words)
     if not run.socket and run.runs:
         why = f"a program of your own started it (pid {run.launcher})"
-        return failed("attach", f"{run.id} cannot be asked: {why}")
+        raise NotAnswered(f"{run.id} cannot be asked: {why}")
     if not run.socket:
         return _tell_end(run, None, console=False)
     try:
         with connect(run) as connection:
             return _attach(run, connection, options.get("lines", LINES))
-    except NotAnswered as e:
-        return failed("attach", str(e))
     except KeyboardInterrupt:
         say_note(f"{run.id} goes on; end it with `procession stop {run.id}`")
         return 0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from importlib import import_module
 
 from procession.cli.commands import COMMANDS
 from procession.cli.say import say_line
 from procession.cli.steer.elsewhere import go_elsewhere, look_elsewhere
 from procession.cli.words import Option, Parser
+from procession.control.ask import NotAnswered
 from procession.control.processes import read_processes
 from procession.control.runs import NotFound, Run, find_run
 from procession.values.masking import masked_words
@@ -65,10 +67,13 @@ def read_alone(parser: Parser, words: Sequence[str]) -> Given:
     return options
 
 
-def failed(command: str, why: str) -> int:
-    """Say why a command failed; gives its exit code."""
-    say_line(f"procession {command}: error: {why}")
-    return 1
+def steer(command: str, words: list[str]) -> int:
+    """Run a command; gives its exit code, 1 where the run is not there to answer."""
+    try:
+        return import_module(f"procession.cli.steer.{command}").main(words)
+    except NotAnswered as e:
+        say_line(f"procession {command}: error: {e}")
+        return 1
 
 
 def command_line(words: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from procession.cli import readers
 from procession.cli.say import say
-from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.cli.steer.finding import parser_of, read_run
 from procession.cli.steer.showing import (
     CONSOLE,
     LOOK_EVERY,
@@ -62,11 +62,8 @@ def main(words: list[str]) -> int:
             _show(run, files, follow=follow)
             return 0
         if not run.socket or rank is not None:
-            return failed("logs", _no_files(run, rank))
-        try:
-            return _live(run, streams, ALL if lines is None else lines, follow, shown_on)
-        except NotAnswered as e:
-            return failed("logs", str(e))
+            raise NotAnswered(_no_files(run, rank))
+        return _live(run, streams, ALL if lines is None else lines, follow, shown_on)
 
 
 def _no_files(run: Run, rank: int | None) -> str:

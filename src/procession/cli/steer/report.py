@@ -7,7 +7,7 @@ import sys
 import time
 
 from procession.cli.say import say
-from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.cli.steer.finding import parser_of, read_run
 from procession.control.ask import NotAnswered
 from procession.control.runs import Run, connect
 from procession.control.words import describe
@@ -46,7 +46,7 @@ def main(words: list[str]) -> int:
     if text:
         say(text, sys.stdout)
         return 0
-    return failed("report", f"{run.id}: {fault}")
+    raise NotAnswered(f"{run.id}: {fault}")
 
 
 def report_in(run: Run) -> str:

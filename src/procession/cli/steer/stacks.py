@@ -6,9 +6,8 @@ import json
 import sys
 
 from procession.cli.say import say
-from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.cli.steer.finding import parser_of, read_run
 from procession.cli.words import Option
-from procession.control.ask import NotAnswered
 from procession.control.runs import connect
 from procession.explain.stacks import merge
 
@@ -31,12 +30,9 @@ def main(words: list[str]) -> int:
     if not run.socket:
         why = "cannot be reached" if run.runs else "has ended: no rank is there"
         PARSER.error(f"{run.id} {why}")
-    try:
-        with connect(run) as connection:
-            group = connection.ask("look")
-            found = connection.ask("stacks", native=bool(options.get("native")))
-    except NotAnswered as e:
-        return failed("stacks", str(e))
+    with connect(run) as connection:
+        group = connection.ask("look")
+        found = connection.ask("stacks", native=bool(options.get("native")))
     if options.get("json"):
         text = json.dumps(found, indent=2)
     else:

@@ -6,9 +6,9 @@ import sys
 
 from procession.cli import readers
 from procession.cli.say import say
-from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.cli.steer.finding import parser_of, read_run
 from procession.cli.words import Option
-from procession.control.ask import Ended, NotAnswered
+from procession.control.ask import Ended
 from procession.control.runs import connect
 
 MARGIN = 30.0  # seconds beyond the grace period
@@ -61,8 +61,6 @@ def main(words: list[str]) -> int:
     except Ended:
         say(f"procession: {run.id} has ended\n", sys.stdout)
         return 0
-    except NotAnswered as e:
-        return failed("stop", str(e))
     if end is None and not state:
         say(f"procession: {run.id} is still there after {patience:g} s [P313]\n", sys.stderr)
         return 1
