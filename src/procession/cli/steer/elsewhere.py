@@ -29,8 +29,9 @@ def go_elsewhere(parser: Parser, words: Sequence[str], run: Run) -> None:
 
 
 def look_elsewhere(parser: Parser, words: Sequence[str], word: str) -> None:
-    """Look for a run of this name on other machines, and do as `go_elsewhere`; returns if none is
-    known.
+    """Look for a run of this name elsewhere, and do as `go_elsewhere`; returns if none is known.
+
+    Refuses one that runs here and cannot be asked.
     """
     if word.isdecimal():
         _go_by_slurm(parser, words, word)
@@ -40,6 +41,11 @@ def look_elsewhere(parser: Parser, words: Sequence[str], word: str) -> None:
             parser.error(
                 f"the ranks here are part of {job}, which is one run, driven from {host}: "
                 f"type `{parser.prog} {job}` there"
+            )
+        if process.env.get("PROCESSION_RUN") == word:
+            parser.error(
+                f"{word} cannot be reached: it was started without control=True, or with "
+                "PROCESSION_CONTROL=0; PROCESSION_CONTROL=1 in its environment lets commands in"
             )
 
 

@@ -11,7 +11,6 @@ from procession.cli.say import say_line
 from procession.cli.steer.elsewhere import go_elsewhere, look_elsewhere
 from procession.cli.words import Option, Parser
 from procession.control.ask import NotAnswered
-from procession.control.processes import read_processes
 from procession.control.runs import NotFound, Run, find_run
 from procession.values.masking import masked_words
 
@@ -48,11 +47,6 @@ def read_run(parser: Parser, words: Sequence[str]) -> tuple[Given, Run]:
         run = find_run(rest[0])
     except NotFound as e:
         look_elsewhere(parser, words, rest[0])
-        if any(p.env.get("PROCESSION_RUN") == rest[0] for p in read_processes().values()):
-            parser.error(
-                f"{rest[0]} cannot be reached: it was started without control=True, or with "
-                "PROCESSION_CONTROL=0; PROCESSION_CONTROL=1 in its environment lets commands in"
-            )
         parser.error(str(e))
     if run.state == "AWAY":
         go_elsewhere(parser, words, run)

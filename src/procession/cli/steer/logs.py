@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 
 from procession.cli import readers
@@ -17,6 +16,7 @@ from procession.cli.steer.showing import (
     Consoles,
     Files,
     Live,
+    Streams,
     consoles,
 )
 from procession.cli.words import Option
@@ -55,7 +55,7 @@ def main(words: list[str]) -> int:
     """Show the output; returns the exit code."""
     options, run = read_run(PARSER, words)
     rank, lines, follow = options.get("rank"), options.get("lines"), "follow" in options
-    streams = [s for s in STREAMS if options.get(s)] or STREAMS
+    streams: Streams = [s for s in STREAMS if options.get(f"std{s}")] or STREAMS
     with consoles() as shown_on:
         files = Files(run.directory, rank, streams, lines, shown_on)
         if run.directory and files.there:
@@ -92,9 +92,7 @@ def _show(run: Run, files: Files, *, follow: bool) -> None:
     files.close()
 
 
-def _live(
-    run: Run, streams: Sequence[str], lines: int, follow: bool, shown_on: Consoles
-) -> int:  # fmt: skip
+def _live(run: Run, streams: Streams, lines: int, follow: bool, shown_on: Consoles) -> int:
     with connect(run) as connection:
         if not connection.ask("log", lines=lines, follow=follow)["seen"]:
             raise NotAnswered(
