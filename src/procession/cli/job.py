@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from procession.cli.live import told
 from procession.cli.location import EngineRequest
-from procession.cli.request import Request
+from procession.cli.request import OnEvent, Request
 from procession.cli.run import conduct
 from procession.cli.say import refuse
 from procession.cli.signals import RunSignals
@@ -21,9 +21,7 @@ from procession.engines.work import Share, divide
 from procession.group.group import Group
 from procession.group.handle import CONTROL
 from procession.values.errors import SpecError
-from procession.values.events import Event
 
-OnEvent = Callable[[Event], object]
 OF_GPUS = ("cuda", "rocm", "intel")  # what is dealt out of Slurm's GPUs
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from procession.cli.say import say
+from procession.cli.say import say_out
 from procession.explain.summary import summary
 from procession.rules.tables import Phase
 from procession.values.spec import Spec
@@ -49,4 +49,4 @@ def print_result(
         state = Phase.FAILED if run is None else run.state
         result = summary(spec, state, None if run is None else run.end, code, began)
     if result:
-        say(json.dumps(result, indent=2) + "\n", sys.stdout)
+        say_out(json.dumps(result, indent=2))

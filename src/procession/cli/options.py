@@ -399,7 +399,6 @@ def make_parser(*, torchrun: bool = False) -> Parser:
     return Parser(
         prog,
         table,
-        hint=f"; see {prog} --help",
         usage=usage,
         description=DESCRIPTION,
         epilog=EPILOG,

@@ -56,36 +56,26 @@ class Part(Value):
     kind: str
     torchrun: bool
 
-    def program(self, rank: int) -> Program:
-        """Give what a rank runs, its arguments left out. Raises SpecError."""
-        program = self._chosen(rank)
-        interpreter = os.environ.get("PYTHON_EXEC")  # torchrun's
-        if not interpreter or self.kind == "run_path" or isinstance(program, Command):
-            return program
-        if isinstance(program, Module):
-            return Command((interpreter, "-u", "-m", program.name))
-        assert isinstance(program, Script)
-        return Command((interpreter, "-u", program.path))
+    def given_to(self, rank: int) -> tuple[Program, tuple[str, ...]]:
+        """Give what a rank runs, and apart from that its arguments. Raises SpecError.
 
-    def _chosen(self, rank: int) -> Program:
-        word = self.words[0]
-        return choose_program(
-            word if self.kind == "no_python" else _substituted(word, rank), self.kind
-        )
-
-    def arguments(self, rank: int) -> tuple[str, ...]:
-        """Give the arguments of a rank.
-
-        Those of Python programs are read as by torchrun: `$$` is a dollar, and a `--` before the
-        first one is left out. For commands, only ${local_rank} is replaced, since a shell has other
-        uses for `$$`.
+        Arguments of Python programs are read as by torchrun: `$$` is a dollar, and a `--` before
+        the first one is left out. For commands, only ${local_rank} is replaced, since a shell has
+        other uses for `$$`.
         """
-        words = self.words[1:]
-        if words[:1] != ("--",) and not any("$" in word for word in words):
-            return words
-        if not self.torchrun and isinstance(self._chosen(rank), Command):
-            return tuple(word.replace(f"${{{MACRO}}}", str(rank)) for word in words)
-        return tuple(_substituted(word, rank) for word in words[words[0] == "--" :])
+        word, *words = self.words
+        word = word if self.kind == "no_python" else _substituted(word, rank)
+        program = choose_program(word, self.kind)
+        if isinstance(program, Command) and not self.torchrun:
+            return program, tuple(word.replace(f"${{{MACRO}}}", str(rank)) for word in words)
+        args = tuple(_substituted(word, rank) for word in words[words[:1] == ["--"] :])
+        interpreter = os.environ.get("PYTHON_EXEC")  # torchrun's
+        if interpreter and self.kind != "run_path":
+            if isinstance(program, Module):
+                program = Command((interpreter, "-u", "-m", program.name))
+            elif isinstance(program, Script):
+                program = Command((interpreter, "-u", program.path))
+        return program, args
 
 
 def read_parts(
@@ -176,23 +166,22 @@ def by_rank(parts: Sequence[Part], common: Mapping[str, str], local: int = 0) ->
     common: variables of all ranks, for which parts may have values of their own. local: which of
     this machine's ranks the first one is.
     """
-    programs: dict[int, Program] = {}
-    args: dict[int, tuple[str, ...]] = {}
+    given: dict[int, tuple[Program, tuple[str, ...]]] = {}
     env: dict[int, dict[str, str | None]] = {}
     for part in parts:
-        varies = "$" in part.words[0]
-        program, own = part.program(local + len(programs)), {**common, **part.env}
-        for rank in range(len(programs), len(programs) + part.nproc):
-            programs[rank] = part.program(local + rank) if varies else program
-            args[rank] = part.arguments(local + rank)
+        varies = any("$" in word for word in part.words)
+        first = len(given)
+        one, own = part.given_to(local + first), {**common, **part.env}
+        for rank in range(first, first + part.nproc):
+            given[rank] = part.given_to(local + rank) if varies else one
             env[rank] = own
-    same = all(words == args[0] for words in args.values())
-    if len({id(p) for p in programs.values()}) == 1 and same:
-        program = programs[0]
+    if len(parts) == 1 and all(each == given[0] for each in given.values()):
+        program, args = given[0]
         if isinstance(program, Command):
-            return {"program": Command((*program.argv, *args[0])), "env": env[0]}
-        return {"program": program.__replace__(args=args[0]), "env": env[0]}
-    return {"program": programs, "args": args, "env": env}
+            return {"program": Command((*program.argv, *args)), "env": env[0]}
+        return {"program": program.__replace__(args=args), "env": env[0]}
+    programs = {rank: program for rank, (program, _) in given.items()}
+    return {"program": programs, "args": {n: args for n, (_, args) in given.items()}, "env": env}
 
 
 # -- what PROGRAM is

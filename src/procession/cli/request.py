@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from procession.cli.options import APART, OPTIONS, make_parser
@@ -19,6 +19,7 @@ from procession.cli.sources import gather
 from procession.values.base import Value
 from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError
+from procession.values.events import Event
 from procession.values.placement import Placement
 from procession.values.policy import DEFAULT_LOGS, Hang, Logs, Restart, Stop
 from procession.values.spec import Spec, is_seen, make_spec
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 # One of these is set where this command was started once per machine or rank; see `starters`.
 OF_STARTERS = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 PMI_FD = "PMI_FD"  # the descriptor by which an MPI program speaks to mpiexec or srun
+OnEvent = Callable[[Event], object]
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 
 

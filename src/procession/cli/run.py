@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from procession.cli.request import Request
+from procession.cli.request import OnEvent, Request
 from procession.cli.say import LOST, refuse, say_line, say_note
 from procession.cli.signals import RunSignals, suspended, woken_by_signals
 from procession.group.group import Group, local_group
@@ -25,8 +24,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.cli.detach import Waiter
     from procession.preload.plan import Plan
-
-    OnEvent = Callable[[Event], object]
 
 HASTE = 2.0  # seconds for the last messages, when a signal has come
 

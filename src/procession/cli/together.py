@@ -11,7 +11,7 @@ from typing import Any
 
 from procession.cli.job import conduct_job, job_signals, made
 from procession.cli.location import EngineRequest
-from procession.cli.request import Request
+from procession.cli.request import OnEvent, Request
 from procession.cli.run import ending
 from procession.cli.say import refuse, say_line, say_note
 from procession.cli.signals import RunSignals
@@ -35,11 +35,9 @@ from procession.group.handle import CONTROL
 from procession.output.wiring import Output
 from procession.values.base import Value
 from procession.values.errors import GroupEnd, SpecError
-from procession.values.events import Event
 from procession.values.policy import Logs
 from procession.values.spec import Spec
 
-OnEvent = Callable[[Event], object]
 Plan = Callable[[Spec, str], tuple[Spec, Output]]
 ANOTHERS: dict[str, Any] = {}  # in the place of a result that another launcher prints
 

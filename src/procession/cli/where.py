@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from procession.cli.options import RUN, TORCHRUN
-from procession.cli.request import Request, read_request
-from procession.cli.say import refuse, say, say_note
+from procession.cli.request import OnEvent, Request, read_request
+from procession.cli.say import refuse, say_note, say_out
 from procession.values.errors import SpecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.cli.detach import Waiter
-    from procession.values.events import Event
-
-    OnEvent = Callable[[Event], object]
 
 NO_OTEL = "OpenTelemetry is missing: pip install 'procession[otel]'"
 
@@ -79,7 +74,7 @@ def _describe(request: Request) -> int:
         spec = spec.__replace__(node=spec.node.__replace__(count=engine.nodes or 1))
     for note in request.notes:
         say_note(note)
-    say(describe(spec, request.settings.elsewhere()), sys.stdout)
+    say_out(describe(spec, request.settings.elsewhere()))
     return 0
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from procession.cli import readers
+from procession.cli.commands import parser_of
 from procession.cli.live import find_terminal, viewing
-from procession.cli.say import say, say_line, say_note
-from procession.cli.steer.finding import parser_of, read_run
+from procession.cli.say import say_line, say_note
+from procession.cli.steer.finding import read_run
 from procession.cli.steer.report import report_in
 from procession.cli.steer.showing import CONSOLE, LOOK_EVERY, STREAMS, Files, Live, consoles
 from procession.cli.words import Option
@@ -95,7 +95,7 @@ def _tell_end(run: Run, end: dict[str, Any] | None, *, console: bool) -> int:
             return 1
         end = {"state": result["state"], "code": result["exit_code"], "report": report_in(run)}
     if not console or end["state"] == "SUCCEEDED":
-        say(end["report"].rstrip("\n") + "\n", sys.stderr)
+        say_line(end["report"])
     return int(end["code"])
 
 

@@ -6,10 +6,9 @@ import shlex
 from collections.abc import Sequence
 from importlib import import_module
 
-from procession.cli.commands import COMMANDS
 from procession.cli.say import say_line
 from procession.cli.steer.elsewhere import go_elsewhere, look_elsewhere
-from procession.cli.words import Option, Parser
+from procession.cli.words import Parser
 from procession.control.ask import NotAnswered
 from procession.control.runs import NotFound, Run, find_run
 from procession.values.masking import masked_words
@@ -17,24 +16,6 @@ from procession.values.masking import masked_words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.cli.words import Given
-
-WHICH = """\
-RUN is the id of a run, the beginning of one, a name, a launcher's pid, the number of the Slurm job
-in which it runs (also from another machine of the cluster), the directory of a run, or `last`: the
-newest run that was started in this directory."""
-
-
-def parser_of(command: str, usage: str, epilog: str, options: Sequence[Option] = ()) -> Parser:
-    """Make the parser of a command. epilog: its exit codes, and examples."""
-    which = f"{WHICH}\n\n" if "RUN" in usage else ""
-    return Parser(
-        f"procession {command}",
-        options,
-        hint=f"; see procession {command} --help",
-        usage=f"procession {command} {usage}",
-        description=f"{COMMANDS[command].capitalize()}.",
-        epilog=which + epilog,
-    )
 
 
 def read_run(parser: Parser, words: Sequence[str]) -> tuple[Given, Run]:

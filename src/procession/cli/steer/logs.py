@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 
 from procession.cli import readers
-from procession.cli.say import say
-from procession.cli.steer.finding import parser_of, read_run
+from procession.cli.commands import parser_of
+from procession.cli.say import say_note
+from procession.cli.steer.finding import read_run
 from procession.cli.steer.showing import (
     CONSOLE,
     LOOK_EVERY,
@@ -99,7 +99,7 @@ def _live(run: Run, streams: Streams, lines: int, follow: bool, shown_on: Consol
                 f"the output of {run.id} goes straight to its own terminal: start it with "
                 "--detach, or with --log-dir and -t 3"
             )
-        say(f"procession: {run.id} keeps no files: this is what it shows now\n", sys.stderr)
+        say_note(f"{run.id} keeps no files: this is what it shows now")
         live = Live(streams, shown_on)
         for said in connection.events():
             if said.get("event") == "log_end":

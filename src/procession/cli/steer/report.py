@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 
-from procession.cli.say import say
-from procession.cli.steer.finding import parser_of, read_run
+from procession.cli.commands import parser_of
+from procession.cli.say import say_out
+from procession.cli.steer.finding import read_run
 from procession.control.ask import NotAnswered
 from procession.control.runs import Run, connect
 from procession.control.words import describe
@@ -31,7 +31,7 @@ def main(words: list[str]) -> int:
     if run.socket:
         try:
             with connect(run) as connection:
-                say(describe(connection.ask("look"), time.time()) + "\n", sys.stdout)
+                say_out(describe(connection.ask("look"), time.time()))
             return 0
         except NotAnswered as e:
             fault = str(e)
@@ -44,7 +44,7 @@ def main(words: list[str]) -> int:
             fault = f"{how}; what there is of it lies in {run.directory}"
     text = report_in(run)
     if text:
-        say(text, sys.stdout)
+        say_out(text)
         return 0
     raise NotAnswered(f"{run.id}: {fault}")
 

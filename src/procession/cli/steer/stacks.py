@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
-from procession.cli.say import say
-from procession.cli.steer.finding import parser_of, read_run
+from procession.cli.commands import parser_of
+from procession.cli.say import say_out
+from procession.cli.steer.finding import read_run
 from procession.cli.words import Option
 from procession.control.runs import connect
 from procession.explain.stacks import merge
@@ -37,5 +37,5 @@ def main(words: list[str]) -> int:
         text = json.dumps(found, indent=2)
     else:
         text = merge.format(found, first=int(group["first"])) or NOBODY
-    say(text.rstrip("\n") + "\n", sys.stdout)
+    say_out(text.rstrip("\n"))
     return 0
