@@ -13,9 +13,9 @@ from procession.devices import AUTO, KINDS
 from seams.cli import (
     Option,
     completion,
-    counts,
     make_parser,
     options,
+    programs,
     read_request,
     readers,
 )
@@ -264,7 +264,7 @@ CORES = len(os.sched_getaffinity(0))
 )
 def test_counts(here, monkeypatch, text, found, variables, expected):
     monkeypatch.setattr(accelerators, "find", lambda: list(found))
-    for _, names in counts.ACCELERATORS.values():
+    for _, names in programs.ACCELERATORS.values():
         for name in names:
             monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

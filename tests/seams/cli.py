@@ -4,7 +4,7 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.cli": "completion counts doctor main options readers where",
+        "procession.cli": "completion doctor main options programs readers where",
         "procession.cli.commands": "COMMANDS",
         "procession.cli.completion": "parsers",
         "procession.cli.words": "Option",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from procession.cli.live import told
 from procession.cli.location import EngineRequest
 from procession.cli.request import OnEvent, Request
-from procession.cli.run import conduct
+from procession.cli.run import conduct, result_of
 from procession.cli.say import refuse
 from procession.cli.signals import RunSignals
 from procession.engines.contract import EngineError
@@ -27,8 +27,8 @@ OF_GPUS = ("cuda", "rocm", "intel")  # what is dealt out of Slurm's GPUs
 
 def run_job(
     prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
-) -> tuple[int, Group]:
-    """Run what was asked for on an engine; gives the exit code, and the job."""
+) -> tuple[int, dict[str, Any] | None]:
+    """Run what was asked for on an engine; gives the exit code, and the result for --json."""
     spec = request.spec
 
     def make() -> Group:
@@ -44,7 +44,8 @@ def run_job(
         )
 
     job = made(prog, make)
-    return conduct_job(job, job_signals(job, request), None), job
+    code = conduct_job(job, job_signals(job, request), None)
+    return code, result_of(job, code) if request.json else None
 
 
 def refuse_outside(prog: str, request: Request, on: EngineRequest, words: list[str]) -> NoReturn:

@@ -111,7 +111,7 @@ def viewing(
         signal.SIGTSTP: stop,
         signal.SIGCONT: lambda *_: view.unhide(),
     }
-    with handled(handlers, ignored=False):
+    with handled(handlers):
         try:
             view.start()
             yield view

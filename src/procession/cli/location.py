@@ -275,8 +275,7 @@ def read_engine(s: Settings) -> EngineRequest:
         known = ", ".join((*NAMES, NO_ENGINE))
         raise SpecError(f"{chosen}: there is no engine {name!r}; there are {known}")
     try:
-        request = ask(s, name, chosen)
-        request = request.__replace__(nodes=_nodes(s))
+        request = ask(s, name, chosen).__replace__(nodes=_nodes(s))
         if name == "ssh":
             return _with_hosts(s, request)
         found = read_allocation(os.environ) if name == "slurm" else None

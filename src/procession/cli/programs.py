@@ -1,4 +1,4 @@
-"""The programs of a command line: one, or several with a lone colon between them.
+"""The programs of a command line, and their ranks: one, or several with a colon between them.
 
 What PROGRAM is, is decided by its word; nothing of it is imported or started.
 
@@ -41,6 +41,14 @@ OF_RANKS = frozenset(
     ["RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
      "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"]
 )  # fmt: skip
+
+# The words of torchrun for accelerators: what we call them, and what chooses among them.
+ACCELERATORS = {
+    "gpu": (("NVIDIA", "AMD"), ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+                                "ROCR_VISIBLE_DEVICES")),
+    "xpu": (("Intel",), ("ZE_AFFINITY_MASK",)),
+    "npu": (("Ascend",), ("ASCEND_RT_VISIBLE_DEVICES",)),
+}  # fmt: skip
 
 
 class Part(Value):
@@ -116,12 +124,7 @@ def _begins_part(word: str) -> bool:
 
 def _part(s: Settings, words: list[str], *, torchrun: bool = False) -> Part:
     text, where = s.text("nproc_per_node"), s.where("nproc_per_node")
-    if is_number(text) and int(text):
-        nproc = int(text)
-    else:
-        from procession.cli.counts import count_ranks
-
-        nproc = count_ranks(text, where)
+    nproc = count_ranks(text, where)
     if not words:
         raise SpecError(
             "PROGRAM is missing: say what to run, as in: procession run -n 4 train.py (or it was "
@@ -182,6 +185,49 @@ def by_rank(parts: Sequence[Part], common: Mapping[str, str], local: int = 0) ->
         return {"program": program.__replace__(args=args), "env": env[0]}
     programs = {rank: program for rank, (program, _) in given.items()}
     return {"program": programs, "args": {n: args for n, (_, args) in given.items()}, "env": env}
+
+
+# -- how many ranks
+
+
+def count_ranks(text: str, where: str) -> int:
+    """Read a count of ranks, or a word such as `gpu`: as many as this machine has.
+
+    where: what to call it in a refusal. Raises SpecError.
+    """
+    if is_number(text) and int(text):
+        return int(text)
+    if text == "cpu":
+        return len(os.sched_getaffinity(0))
+    if text == "auto":
+        found = [count for word in ACCELERATORS if (count := _count(word, where))]
+        return found[0] if found else len(os.sched_getaffinity(0))
+    if text in ACCELERATORS:
+        count = _count(text, where)
+        if not count:
+            kinds = " and no ".join(ACCELERATORS[text][0])
+            raise SpecError(f"{where} {text}: this machine shows no {kinds} device to this process")
+        return count
+    words = ", ".join(("auto", "cpu", *ACCELERATORS))
+    hint = "; for -np write -n" if text == "p" else ""  # -np 4 is -n with the value p
+    raise SpecError(f"{where} must be a count of 1 or more, or {words}, not {text!r}{hint}")
+
+
+def _count(word: str, where: str) -> int:
+    from procession.devices.seat import read_devices
+    from procession.system import accelerators
+
+    kinds, variables = ACCELERATORS[word]
+    there = max((a.count for a in accelerators.find() if a.kind in kinds), default=0)
+    for name in variables:
+        if there and name in os.environ:
+            try:
+                return len(read_devices(name, os.environ[name]))
+            except SpecError as e:
+                if "hides all" in str(e):
+                    return 0
+                raise SpecError(f"{where} {word}: {e}") from None
+    return there
 
 
 # -- what PROGRAM is

@@ -22,6 +22,8 @@ from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from procession.cli.detach import Waiter
     from procession.preload.plan import Plan
 
@@ -30,8 +32,8 @@ HASTE = 2.0  # seconds for the last messages, when a signal has come
 
 def run_group(
     prog: str, request: Request, on_event: OnEvent | None = None, waiter: Waiter | None = None
-) -> tuple[int, Group | None]:
-    """Run a group; gives the exit code, and the group if there was one.
+) -> tuple[int, dict[str, Any] | None]:
+    """Run a group; gives the exit code, and the result for --json, None without a group.
 
     waiter: the process that waits until a detached run has started.
     """
@@ -81,7 +83,7 @@ def run_group(
         from procession.cli.starters import abort_others
 
         abort_others(os.environ, code)
-    return code, group
+    return code, result_of(group, code) if request.json else None
 
 
 def _advice(spec: Spec, plan: Plan | None) -> list[str]:
@@ -129,6 +131,13 @@ def conduct(run: Group, signals: RunSignals, watching: AbstractContextManager[ob
         for each in run.losses:
             say_note(each)
     return code or (LOST if run.losses else 0)
+
+
+def result_of(run: Group, code: int) -> dict[str, Any]:
+    """Say how a run ended as --json prints it."""
+    from procession.explain.summary import summary
+
+    return summary(run.spec, run.state, run.end, code, run.began)
 
 
 def _say_end(run: Group, received: list[int]) -> int:

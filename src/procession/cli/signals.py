@@ -17,7 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from procession.cli import process
 from procession.group.group import Group
@@ -35,14 +35,14 @@ PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still b
 
 
 @contextmanager
-def handled(handlers: Mapping[int, Handler], *, ignored: bool = True) -> Generator[None]:
+def handled(handlers: Mapping[int, Handler]) -> Generator[None]:
     """Handle signals while the block runs, in the main thread; what did it before is put back.
 
-    ignored: also those that are ignored now (as by nohup).
+    What is ignored (as by nohup) stays so.
     """
     before: dict[int, Callable[..., object] | int | None] = {}
     for number, handler in handlers.items():
-        if ignored or signal.getsignal(number) is not signal.SIG_IGN:
+        if signal.getsignal(number) is not signal.SIG_IGN:
             before[number] = signal.signal(number, handler)
     try:
         yield
@@ -51,16 +51,13 @@ def handled(handlers: Mapping[int, Handler], *, ignored: bool = True) -> Generat
             signal.signal(number, handler)
 
 
-@contextmanager
-def suspended(group: Group) -> Generator[None]:
+def suspended(group: Group) -> AbstractContextManager[None]:
     """Let Ctrl-Z stop the ranks, too, which have no terminal; `fg` continues them."""
 
-    def suspend(_number: int, _frame: object) -> None:
+    def suspend(*_: object) -> None:
         group.driver.request_suspension()
 
-    free = signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
-    with handled({signal.SIGTSTP: suspend} if free else {}):
-        yield
+    return handled({signal.SIGTSTP: suspend})
 
 
 @contextmanager

@@ -66,7 +66,7 @@ class _Part(Value):
 
 def run_together(
     prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
-) -> tuple[int, Any]:
+) -> tuple[int, dict[str, Any] | None]:
     """Take part in the job; gives the exit code, and the result of the whole job if it is known.
 
     The result is `ANOTHERS` where another launcher prints it.
