@@ -80,7 +80,6 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
     s = gather(OPTIONS if torchrun else parser.options, given, torchrun=torchrun)
     for one, other, why in APART:
         s.not_together(one, other, why)
-    notes: list[str] = []
     node, engine = _located(s, torchrun)
     parts = read_parts(parser, s, rest, torchrun=torchrun)
     nproc = sum(part.nproc for part in parts)
@@ -88,11 +87,12 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
         from procession.cli.location import check_one_rank
 
         check_one_rank(s, node, nproc)
-    logs = _logs(s, nproc, notes, torchrun)
+    logs = _logs(s, nproc, torchrun)
     if engine is None:
         logs = _detached(s, logs)
     if s.text("event_log_handler") not in ("", "null"):
-        notes.append(f"{s.where('event_log_handler')} has no effect: see events.jsonl in --log-dir")
+        why = "has no effect: see events.jsonl in --log-dir"
+        s.notes.append(f"{s.where('event_log_handler')} {why}")
     stdin = _stdin(s, nproc) if engine is None else None
     if s.said("silence_timeout") and not is_seen(logs, nproc):
         s.does_not_apply(
@@ -105,7 +105,7 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
         from procession.cli.starters import pass_pmi
 
         fields["pass_fds"], said = pass_pmi(os.environ, fields.get("pass_fds", ()))
-        notes += said if node.number is not None else []
+        s.notes += said if node.number is not None else []
     spec = make_spec(
         nproc=nproc,
         stdin=stdin,
@@ -123,7 +123,7 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
         spec = _dealt(spec, s)
     asked = s.fields("run")
     asked["signals"] = _signals(s, asked.get("forward", ()), asked.get("notices", {}))
-    notes = [*s.notes, *notes, *_other_environment(spec)]
+    notes = [*s.notes, *_other_environment(spec)]
     return Request(spec, s, notes=notes, engine=engine, **asked)
 
 
@@ -152,14 +152,12 @@ def _located(s: Settings, torchrun: bool) -> tuple[Node, EngineRequest | None]:
     return locate(s, torchrun=torchrun)
 
 
-def _logs(s: Settings, nproc: int, notes: list[str], torchrun: bool) -> Logs:
+def _logs(s: Settings, nproc: int, torchrun: bool) -> Logs:
     if not s.sets("logs"):
         return DEFAULT_LOGS
     from procession.cli.streams import read_logs
 
-    logs, said = read_logs(s, nproc, torchrun=torchrun)
-    notes += said
-    return logs
+    return read_logs(s, nproc, torchrun=torchrun)
 
 
 def _detached(s: Settings, logs: Logs) -> Logs:

@@ -37,5 +37,5 @@ def main(words: list[str]) -> int:
         text = json.dumps(found, indent=2)
     else:
         text = merge.format(found, first=int(group["first"])) or NOBODY
-    say_out(text.rstrip("\n"))
+    say_out(text)
     return 0
