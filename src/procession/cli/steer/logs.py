@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
 from procession.cli import readers
@@ -9,6 +10,7 @@ from procession.cli.commands import parser_of
 from procession.cli.say import say_note
 from procession.cli.steer.finding import read_run
 from procession.cli.steer.showing import (
+    CONSOLE,
     LOOK_EVERY,
     STREAMS,
     Consoles,
@@ -60,13 +62,20 @@ def main(words: list[str]) -> int:
             _show(run, files, follow=follow)
             return 0
         if not run.socket or rank is not None:
-            where = f"in {run.directory} on this machine" if run.directory else "of it"
-            of_rank = "" if rank is None else f"of rank {rank} "
-            raise NotAnswered(
-                f"there are no files {of_rank}{where}: -t 3 or -r 3 keeps them, with --log-dir; "
-                "the output of a detached run is shown without --rank, --stdout and --stderr"
-            )
+            raise NotAnswered(_no_files(run, rank))
         return _live(run, streams, ALL if lines is None else lines, follow, shown_on)
+
+
+def _no_files(run: Run, rank: int | None) -> str:
+    console = os.path.join(run.directory, CONSOLE)
+    if run.directory and os.path.exists(console):
+        return (
+            f"{run.id} has no files by rank: all of its output is in {console}, which is shown "
+            "without --rank, --stdout and --stderr; -t 3 or -r 3 keeps files of each rank"
+        )
+    where = f"in {run.directory} on this machine" if run.directory else "of it"
+    of_rank = "" if rank is None else f"of rank {rank} "
+    return f"there are no files {of_rank}{where}: -t 3 or -r 3 keeps them, with --log-dir"
 
 
 def _show(run: Run, files: Files, *, follow: bool) -> None:
