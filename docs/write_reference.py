@@ -10,11 +10,10 @@ from pathlib import Path
 
 from procession.agent.boot import LAUNCHER
 from procession.cli import INTERRUPTED
-from procession.cli.commands import COMMANDS
+from procession.cli.commands import COMMANDS, WHICH
 from procession.cli.completion import parsers
 from procession.cli.options import SHELLS
 from procession.cli.say import LOST
-from procession.cli.steer.finding import WHICH
 from procession.driver.plugins import CHOICE
 from procession.engines.addresses import ADDRESS
 from procession.engines.contract import DRIVER, JOB

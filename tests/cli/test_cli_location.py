@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from seams.cli import make_request, read_line
+from seams.cli import read_request
 from seams.system import free_port
 from seams.values import SpecError
 
@@ -51,7 +51,7 @@ def located(monkeypatch, words, env):
         monkeypatch.delenv(name)
     for name, value in env.items():
         monkeypatch.setenv(name, str(value))
-    return make_request(read_line([*words.split(), "true"]))
+    return read_request([*words.split(), "true"])
 
 
 def told(request):

@@ -13,11 +13,10 @@ from procession.devices import AUTO, KINDS
 from seams.cli import (
     Option,
     completion,
-    counts,
     make_parser,
-    make_request,
     options,
-    read_line,
+    programs,
+    read_request,
     readers,
 )
 from seams.jobs import NAMES
@@ -40,7 +39,7 @@ def here(tmp_path, monkeypatch):
 
 
 def request(words="", program="see.py"):
-    return make_request(read_line([*shlex.split(words), *program.split()]))
+    return read_request([*shlex.split(words), *program.split()])
 
 
 def asked(words=""):
@@ -265,7 +264,7 @@ CORES = len(os.sched_getaffinity(0))
 )
 def test_counts(here, monkeypatch, text, found, variables, expected):
     monkeypatch.setattr(accelerators, "find", lambda: list(found))
-    for _, names in counts.ACCELERATORS.values():
+    for _, names in programs.ACCELERATORS.values():
         for name in names:
             monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

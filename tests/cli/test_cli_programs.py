@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from commandline import good, only, run
 
-from seams.cli import make_request, read_line
+from seams.cli import read_request
 from seams.values import words_of
 from support import run_python, write
 
@@ -40,7 +40,7 @@ def here(tmp_path, monkeypatch):
 
 def ranks(words, *, torchrun=False):
     """Read a command line in this process; gives the kind and the words of each rank's program."""
-    spec = make_request(read_line(shlex.split(words), torchrun=torchrun)).spec
+    spec = read_request(shlex.split(words), torchrun=torchrun).spec
     found = []
     for rank in range(spec.nproc):
         program = spec.program_of(rank)
@@ -110,7 +110,7 @@ def test_numbers_in_arguments_and_names(here):
     ],
 )
 def test_spellings(here, words):
-    spec = make_request(read_line(shlex.split(words))).spec
+    spec = read_request(shlex.split(words)).spec
     assert (spec.nproc, spec.logs.dir, int(spec.logs.redirect)) == (2, "logs", 3)
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,6 +42,10 @@ def asked():
     return []
 
 
+def wanted(notices=None, forward=()):
+    return SimpleNamespace(signals=ENDING, notices=notices or {}, forward=forward)
+
+
 def here(number):
     os.kill(os.getpid(), number)
 
@@ -70,8 +75,7 @@ ALL = f"{int(SIGUSR2)} to all"
     ],
 )
 def test_what_is_asked_of_the_group(asked, signals, expected, in_job):
-    notices = {SIGUSR1: 30.0}
-    made = RunSignals(Job(asked), ENDING, notices, [SIGUSR2], say=nothing, repeated=in_job)
+    made = RunSignals(Job(asked), wanted({SIGUSR1: 30.0}, [SIGUSR2]), nothing, repeated=in_job)
     with made.taken():
         for each in signals:
             name, _, node = each.partition(" to ")
@@ -86,7 +90,7 @@ def test_what_is_asked_of_the_group(asked, signals, expected, in_job):
 def test_what_is_ignored_stays_so(asked, monkeypatch):
     before = signal.signal(SIGHUP, signal.SIG_IGN)
     try:
-        made = RunSignals(Job(asked), ENDING, say=nothing)
+        made = RunSignals(Job(asked), wanted(), nothing)
         with made.taken():
             here(SIGHUP)
             made.node_got(SIGHUP, "a")
@@ -99,7 +103,7 @@ def test_what_is_ignored_stays_so(asked, monkeypatch):
 @pytest.mark.parametrize("repeated", [False, True])
 def test_a_second_signal_that_is_a_notice_and_a_stop_comes_from_a_person(asked, repeated):
     """Kubernetes sends its SIGTERM once, to each machine of a job; Slurm sends it several times."""
-    made = RunSignals(Job(asked), ENDING, {SIGTERM: 30.0}, say=nothing, repeated=repeated)
+    made = RunSignals(Job(asked), wanted({SIGTERM: 30.0}), nothing, repeated=repeated)
     with made.taken():
         for who in "ab":
             made.node_got(SIGTERM, who)

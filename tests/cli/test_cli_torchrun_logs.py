@@ -5,7 +5,7 @@ import os
 import pytest
 from commandline import good, only, run
 
-from seams.cli import make_request, read_line
+from seams.cli import read_request
 from support import require, write
 
 SPEAK = """
@@ -62,7 +62,7 @@ def test_lines_of_each_attempt(here):
 )
 def test_the_template_of_torchrun(here, monkeypatch, template, role, prefix):
     def asked(*words):
-        return make_request(read_line([*words, "--role", role, "speak.py"]))
+        return read_request([*words, "--role", role, "speak.py"])
 
     monkeypatch.setenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", template)
     assert asked().spec.logs.prefix == prefix

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from inputs import JSON, NUMBERS, TEXTS, damaged, fields, lines_of
 
 from procession.elastic.errors import ProcessFailure
-from seams.cli import make_request, read_line, read_preemption, read_started
+from seams.cli import read_preemption, read_request, read_started
 from seams.devices import topology_from_variables
 from seams.jobs import EngineError
 from seams.output import read_error_file
@@ -35,7 +35,7 @@ def refused(call, *args, **named):
 
 
 def request_of(words):
-    return make_request(read_line(words))
+    return read_request(words)
 
 
 OPTION = st.sampled_from(

@@ -4,12 +4,13 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.cli": "completion counts doctor main options readers where",
+        "procession.cli": "completion doctor main options programs readers where",
         "procession.cli.commands": "COMMANDS",
         "procession.cli.completion": "parsers",
         "procession.cli.words": "Option",
+        "procession.cli.options": "make_parser",
         "procession.cli.preemption": "divided read_preemption seconds_left",
-        "procession.cli.request": "make_parser make_request read_line",
+        "procession.cli.request": "read_request",
         "procession.cli.signals": "RunSignals",
         "procession.cli.starters": "read_started",
     }

@@ -119,7 +119,7 @@ def _command(words: list[str]) -> int:
 
         return where.main(words[1:])
     from procession.cli.commands import COMMANDS, EPILOG, STEERING
-    from procession.cli.words import Option, Parser
+    from procession.cli.words import Option, Parser, near
 
     parser = Parser(
         "procession",
@@ -131,10 +131,10 @@ def _command(words: list[str]) -> int:
     )
     options, rest = parser.read(words)
     if options.get("version"):
-        from procession.cli.say import say
+        from procession.cli.say import say_out
         from procession.values.version import __version__
 
-        say(f"procession {__version__}\n", sys.stdout)
+        say_out(f"procession {__version__}")
         return 0
     if not rest:
         parser.print_help()
@@ -142,20 +142,14 @@ def _command(words: list[str]) -> int:
     if rest[0] == "run":
         return _command(rest)
     if rest[0] not in COMMANDS:
-        return _unknown(rest[0])
+        meant = near(rest[0], COMMANDS, 0.6)
+        hint = f"to run a program, write `procession run {rest[0]}`; see `procession --help`"
+        hint = f"did you mean `procession {meant}`?" if meant else hint
+        parser.error(f"there is no command {rest[0]!r}; {hint}")
+    if rest[0] in STEERING:
+        from procession.cli.steer.finding import steer
+
+        return steer(rest[0], rest[1:])
     from importlib import import_module
 
-    room = "procession.cli.steer" if rest[0] in STEERING else "procession.cli"
-    return import_module(f"{room}.{rest[0]}").main(rest[1:])
-
-
-def _unknown(command: str) -> NoReturn:
-    from procession.cli.commands import COMMANDS
-    from procession.cli.say import refuse
-    from procession.cli.words import near
-
-    meant = near(command, COMMANDS, 0.6)
-    hint = f"to run a program, write `procession run {command}`; see `procession --help`"
-    if meant:
-        hint = f"did you mean `procession {meant}`?"
-    refuse("procession", f"there is no command {command!r}; {hint}")
+    return import_module(f"procession.cli.{rest[0]}").main(rest[1:])

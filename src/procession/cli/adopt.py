@@ -45,7 +45,6 @@ PARSER = Parser(
     usage=f"{PROG} [--children] [-m] [--] PROGRAM [ARGUMENT ...]",
     description=DESCRIPTION,
     epilog=EPILOG,
-    hint=f"; see {PROG} --help",
 )
 ELF = b"\x7fELF"
 NAMES_PYTHON = (b"python", b"pypy", b"pyenv")

@@ -1,4 +1,10 @@
-"""The subcommands of `procession`: their names, and what each does."""
+"""The subcommands of `procession`: their names, what each does, and how their words are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from procession.cli.words import Option, Parser
 
 COMMANDS = {
     "run": "run a program as a group of ranks",
@@ -31,3 +37,19 @@ examples:
   procession attach last                      and back to it
   procession doctor                           what this machine offers
 """
+WHICH = """\
+RUN is the id of a run, the beginning of one, a name, a launcher's pid, the number of the Slurm job
+in which it runs (also from another machine of the cluster), the directory of a run, or `last`: the
+newest run that was started in this directory."""
+
+
+def parser_of(command: str, usage: str, epilog: str = "", options: Sequence[Option] = ()) -> Parser:
+    """Make the parser of a command. epilog: its exit codes, and examples."""
+    which = f"{WHICH}\n\n" if "RUN" in usage else ""
+    return Parser(
+        f"procession {command}",
+        options,
+        usage=f"procession {command} {usage}",
+        description=f"{COMMANDS[command].capitalize()}.",
+        epilog=which + epilog,
+    )

@@ -6,15 +6,13 @@ Python.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from shlex import quote
 
 from procession.cli import adopt, doctor, explain, warm
-from procession.cli.commands import COMMANDS, STEERING
-from procession.cli.options import SHELLS
-from procession.cli.request import make_parser
-from procession.cli.say import say
+from procession.cli.commands import COMMANDS, STEERING, parser_of
+from procession.cli.options import SHELLS, make_parser
+from procession.cli.say import say_out
 from procession.cli.words import Option, Parser
 
 TORCHRUNS = "torchrun"  # what stands for a command where the words are those of procession-torchrun
@@ -80,16 +78,12 @@ ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 def main(words: list[str]) -> int:
     """Print the script; returns the exit code."""
     shells = ", ".join(SHELLS)
-    parser = Parser(
-        "procession completion",
-        usage="procession completion SHELL",
-        description=f"{COMMANDS['completion'].capitalize()}. SHELL is one of {shells}.\n"
-        'For bash and zsh: eval "$(procession completion bash)"',
-    )
+    how = f'SHELL is one of {shells}.\nFor bash and zsh: eval "$(procession completion bash)"'
+    parser = parser_of("completion", "SHELL", how)
     _, rest = parser.read(words)
     if len(rest) != 1 or rest[0] not in SHELLS:
         parser.error(f"say for which shell: {shells}")
-    say(script(rest[0]), sys.stdout)
+    say_out(script(rest[0]))
     return 0
 
 

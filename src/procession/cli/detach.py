@@ -15,7 +15,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from procession.agent.boot import end_early
-from procession.cli.say import say, say_note
+from procession.cli.say import say_line, say_note, say_out
 from procession.explain.report import format_report
 from procession.group.group import Group
 from procession.output.wiring import Output
@@ -68,11 +68,11 @@ def _wait(launcher: int, read_end: int) -> int:
         return 128 - code if code < 0 else code or 1
     told: dict[str, Any] = json.loads(heard)
     if told.get("said"):
-        say(told["said"].rstrip("\n") + "\n", sys.stderr)
+        say_line(told["said"])
     if told.get("code"):
         return int(told["code"])
     run = told["run"]
-    say(f"{run}\n", sys.stdout)
+    say_out(f"{run}")
     say_note(f"{run} runs on without this terminal, in {told['dir']}")
     say_note(f"come back with `procession attach {run}`; end it with `procession stop {run}`")
     return 0

@@ -19,10 +19,10 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 
-from procession.cli.commands import COMMANDS
-from procession.cli.say import say
+from procession.cli.commands import parser_of
+from procession.cli.say import say_out
 from procession.cli.steer.finding import read_alone
-from procession.cli.words import Option, Parser
+from procession.cli.words import Option
 from procession.devices.kinds import KINDS
 from procession.system import accelerators, files, memory_groups
 from procession.system.cgroups import OomWatch, cgroups
@@ -228,11 +228,8 @@ def python() -> list[Finding]:
 GROUPS: dict[str, Callable[[], list[Finding]]] = {
     "python": python, "kernel": kernel, "limits": limits, "accelerators": devices,
 }  # fmt: skip
-PARSER = Parser(
-    "procession doctor",
-    [Option(("--json",), "", "print one JSON object")],
-    description=f"{COMMANDS['doctor'].capitalize()}.",
-)
+JSON = Option(("--json",), "", "print one JSON object")
+PARSER = parser_of("doctor", "[--json]", options=(JSON,))
 
 
 def main(words: list[str]) -> int:
@@ -257,5 +254,5 @@ def main(words: list[str]) -> int:
         last = f"procession does not work here; missing: {', '.join(missing)}"
         lines += ["", last if missing else "Everything that procession needs is there."]
         text = "\n".join(lines[1:])
-    say(f"{text}\n", sys.stdout)
+    say_out(f"{text}")
     return 1 if missing else 0

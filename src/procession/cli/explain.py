@@ -8,18 +8,16 @@ import sys
 import textwrap
 from importlib.resources import files
 
-from procession.cli.commands import COMMANDS
-from procession.cli.say import say
-from procession.cli.words import Parser
+from procession.cli.commands import parser_of
+from procession.cli.say import say, say_out
 
-PARSER = Parser(
-    "procession explain",
-    usage="procession explain [CODE | MESSAGE ...]",
-    description=f"{COMMANDS['explain'].capitalize()}.\n\n"
-    "CODE is in brackets at the end of a message: [P101]. A message with its code will do, too.\n"
-    "Without a word, all codes are listed.",
-    epilog="exit codes: 0; 1 for an unknown code; 2 for a wrong command line.",
-)
+EPILOG = """\
+CODE is in brackets at the end of a message: [P101]. A message with its code will do, too.
+Without a word, all codes are listed.
+
+exit codes: 0; 1 for an unknown code; 2 for a wrong command line.
+"""
+PARSER = parser_of("explain", "[CODE | MESSAGE ...]", EPILOG)
 
 
 def main(words: list[str]) -> int:
@@ -27,7 +25,7 @@ def main(words: list[str]) -> int:
     _, rest = PARSER.read(words)
     known = entries()
     if not rest:
-        say("".join(f"{code}  {entry[0]}\n" for code, entry in known.items()), sys.stdout)
+        say_out("".join(f"{code}  {entry[0]}\n" for code, entry in known.items()))
         return 0
     text = " ".join(rest)
     code = next((c for c in re.findall(r"\bP\d{3}\b", text.upper()) if c in known), "")
@@ -36,7 +34,7 @@ def main(words: list[str]) -> int:
             "listed\n", sys.stderr)  # fmt: skip
         return 1
     title, why, cure = known[code]
-    say(f"{code}: {title}\n\nwhy:\n{_filled(why)}\n\nwhat to do:\n{_filled(cure)}\n", sys.stdout)
+    say_out(f"{code}: {title}\n\nwhy:\n{_filled(why)}\n\nwhat to do:\n{_filled(cure)}")
     return 0
 
 

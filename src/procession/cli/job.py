@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from procession.api.jobs import group_on
-from procession.cli.engine_request import EngineRequest
-from procession.cli.request import Request
-from procession.cli.run import exit_code, settled
+from procession.cli.live import told
+from procession.cli.location import EngineRequest
+from procession.cli.request import OnEvent, Request
+from procession.cli.run import conduct, result_of
 from procession.cli.say import refuse
-from procession.cli.signals import RunSignals, woken_by_signals
+from procession.cli.signals import RunSignals
 from procession.engines.contract import EngineError
 from procession.engines.registry import choose
 from procession.engines.slurm.allocation import is_in_job
@@ -20,16 +21,14 @@ from procession.group.group import Group
 from procession.group.handle import CONTROL
 from procession.prepare.work import Share, divide
 from procession.values.errors import SpecError
-from procession.values.events import Event
 
-OnEvent = Callable[[Event], object]
 OF_GPUS = ("cuda", "rocm", "intel")  # what is dealt out of Slurm's GPUs
 
 
 def run_job(
     prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
-) -> tuple[int, Group]:
-    """Run what was asked for on an engine; gives the exit code, and the job."""
+) -> tuple[int, dict[str, Any] | None]:
+    """Run what was asked for on an engine; gives the exit code, and the result for --json."""
     spec = request.spec
 
     def make() -> Group:
@@ -45,7 +44,8 @@ def run_job(
         )
 
     job = made(prog, make)
-    return conducted(job, job_signals(job, request)), job
+    code = conduct_job(job, job_signals(job, request), None)
+    return code, result_of(job, code) if request.json else None
 
 
 def refuse_outside(prog: str, request: Request, on: EngineRequest, words: list[str]) -> NoReturn:
@@ -79,30 +79,13 @@ def made(prog: str, make: Callable[[], Group]) -> Group:
 
 def job_signals(job: Group, request: Request) -> RunSignals:
     """Give what signals mean for a job, to its driver and to its node processes."""
-    return RunSignals(
-        job,
-        request.signals,
-        request.notices,
-        request.forward,
-        say=job.say,
-        repeated=is_in_job(os.environ),
-    )
+    return RunSignals(job, request, job.say, repeated=is_in_job(os.environ))
 
 
-def conducted(job: Group, signals: RunSignals) -> int:
-    """Drive a job to its end, and say how it ended; gives the exit code."""
-    job.driver.drain_patiently()
+def conduct_job(job: Group, signals: RunSignals, status: float | None) -> int:
+    """Drive a job to its end, and say how it ended; gives the exit code. status: see `Request`."""
     if job.run_dir:
         job.say(f"procession: logs in {job.run_dir}")
     else:
         job.stop_when_unread()
-    job.conclude_later()
-    code = 1
-    try:
-        with woken_by_signals(job), signals.taken():
-            job.driver.on_signal(signals.node_got)
-            job.drive()
-        code = exit_code(job, signals.received)
-    finally:
-        code = settled(job, code)
-    return code
+    return conduct(job, signals, told(job, status))

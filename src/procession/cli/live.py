@@ -6,10 +6,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from procession.cli.request import Request
-from procession.cli.signals import handled
+from procession.cli.say import say_note
+from procession.cli.signals import handled, suspended
 from procession.group.group import Group
 from procession.output.console import Console
 from procession.rules.tables import Phase
@@ -26,25 +27,21 @@ END = {Phase.SUCCEEDED.name.lower(), Phase.FAILED.name.lower(), Phase.STOPPED.na
 
 
 @contextmanager
-def shown(group: Group, request: Request, note: Callable[[str], None]) -> Generator[bool]:
-    """Show a group while the block runs it; gives whether there is a view on the terminal.
-
-    note: called with a line that says why there is no view, if one was asked for.
-    """
+def shown(group: Group, request: Request) -> Generator[None]:
+    """Show a group of this machine while the block runs it."""
     console, why = find_terminal() if request.live else (None, "")
     every = request.status
     if why:
         every = every or EVERY
-        note(f"no live view: {why}; a line of status comes every {every:g} s [P413]")
+        say_note(f"no live view: {why}; a line of status comes every {every:g} s [P413]")
     with ExitStack() as open_:
         if console is not None:
             open_.callback(console.close)
         group.resources.streams.lead_through(console)
-        if every is not None:
-            from procession.view.live import status_lines
-
-            open_.enter_context(status_lines(group.look, group.say, every))
-        if console is not None:
+        open_.enter_context(told(group, every))
+        if console is None:
+            open_.enter_context(suspended(group))
+        else:
             view = open_.enter_context(
                 viewing(group.look, console, group.say, group.driver.request_suspension)
             )
@@ -54,7 +51,16 @@ def shown(group: Group, request: Request, note: Callable[[str], None]) -> Genera
                     view.remember()
 
             group.hear(hear)
-        yield console is not None
+        yield
+
+
+def told(group: Group, every: float | None) -> AbstractContextManager[None]:
+    """Say how a group is while the block runs it. every: seconds between two lines, or None."""
+    if every is None:
+        return nullcontext()
+    from procession.view.live import status_lines
+
+    return status_lines(group.look, group.say, every)
 
 
 def find_terminal() -> tuple[Console | None, str]:
@@ -98,7 +104,7 @@ def viewing(
         signal.SIGTSTP: stop,
         signal.SIGCONT: lambda *_: view.unhide(),
     }
-    with handled(handlers, ignored=False):
+    with handled(handlers):
         try:
             view.start()
             yield view

@@ -18,6 +18,7 @@ from procession.cli.words import (
     NUMBERED_MACHINES,
     ONE_MACHINE,
     Option,
+    Parser,
 )
 from procession.values.placement import MODES, read_ulimits
 from procession.values.policy import DEFAULT_STOP
@@ -387,3 +388,20 @@ TABLE = {
     "engines, which give several machines": OF_ENGINES,
 }
 OPTIONS = {option.key: option for rows in TABLE.values() for option in rows}
+
+
+def make_parser(*, torchrun: bool = False) -> Parser:
+    """Make what reads the command line; with `torchrun`, of torchrun's options only."""
+    prog, usage, table = RUN, USAGE, TABLE
+    if torchrun:
+        prog, usage = TORCHRUN, TORCHRUN_USAGE
+        table = {heading: tuple(o for o in rows if o.torchrun) for heading, rows in TABLE.items()}
+    return Parser(
+        prog,
+        table,
+        usage=usage,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        brief="" if torchrun else BRIEF,
+        abbreviated=torchrun,
+    )

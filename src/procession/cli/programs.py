@@ -1,4 +1,4 @@
-"""The programs of a command line: one, or several with a lone colon between them.
+"""The programs of a command line, and their ranks: one, or several with a colon between them.
 
 What PROGRAM is, is decided by its word; nothing of it is imported or started.
 
@@ -42,6 +42,14 @@ OF_RANKS = frozenset(
      "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"]
 )  # fmt: skip
 
+# The words of torchrun for accelerators: what we call them, and what chooses among them.
+ACCELERATORS = {
+    "gpu": (("NVIDIA", "AMD"), ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+                                "ROCR_VISIBLE_DEVICES")),
+    "xpu": (("Intel",), ("ZE_AFFINITY_MASK",)),
+    "npu": (("Ascend",), ("ASCEND_RT_VISIBLE_DEVICES",)),
+}  # fmt: skip
+
 
 class Part(Value):
     """A program and its ranks.
@@ -56,36 +64,26 @@ class Part(Value):
     kind: str
     torchrun: bool
 
-    def program(self, rank: int) -> Program:
-        """Give what a rank runs, its arguments left out. Raises SpecError."""
-        program = self._chosen(rank)
-        interpreter = os.environ.get("PYTHON_EXEC")  # torchrun's
-        if not interpreter or self.kind == "run_path" or isinstance(program, Command):
-            return program
-        if isinstance(program, Module):
-            return Command((interpreter, "-u", "-m", program.name))
-        assert isinstance(program, Script)
-        return Command((interpreter, "-u", program.path))
+    def given_to(self, rank: int) -> tuple[Program, tuple[str, ...]]:
+        """Give what a rank runs, and apart from that its arguments. Raises SpecError.
 
-    def _chosen(self, rank: int) -> Program:
-        word = self.words[0]
-        return choose_program(
-            word if self.kind == "no_python" else _substituted(word, rank), self.kind
-        )
-
-    def arguments(self, rank: int) -> tuple[str, ...]:
-        """Give the arguments of a rank.
-
-        Those of Python programs are read as by torchrun: `$$` is a dollar, and a `--` before the
-        first one is left out. For commands, only ${local_rank} is replaced, since a shell has other
-        uses for `$$`.
+        Arguments of Python programs are read as by torchrun: `$$` is a dollar, and a `--` before
+        the first one is left out. For commands, only ${local_rank} is replaced, since a shell has
+        other uses for `$$`.
         """
-        words = self.words[1:]
-        if words[:1] != ("--",) and not any("$" in word for word in words):
-            return words
-        if not self.torchrun and isinstance(self._chosen(rank), Command):
-            return tuple(word.replace(f"${{{MACRO}}}", str(rank)) for word in words)
-        return tuple(_substituted(word, rank) for word in words[words[0] == "--" :])
+        word, *words = self.words
+        word = word if self.kind == "no_python" else _substituted(word, rank)
+        program = choose_program(word, self.kind)
+        if isinstance(program, Command) and not self.torchrun:
+            return program, tuple(word.replace(f"${{{MACRO}}}", str(rank)) for word in words)
+        args = tuple(_substituted(word, rank) for word in words[words[:1] == ["--"] :])
+        interpreter = os.environ.get("PYTHON_EXEC")  # torchrun's
+        if interpreter and self.kind != "run_path":
+            if isinstance(program, Module):
+                program = Command((interpreter, "-u", "-m", program.name))
+            elif isinstance(program, Script):
+                program = Command((interpreter, "-u", program.path))
+        return program, args
 
 
 def read_parts(
@@ -126,12 +124,7 @@ def _begins_part(word: str) -> bool:
 
 def _part(s: Settings, words: list[str], *, torchrun: bool = False) -> Part:
     text, where = s.text("nproc_per_node"), s.where("nproc_per_node")
-    if is_number(text) and int(text):
-        nproc = int(text)
-    else:
-        from procession.cli.counts import count_ranks
-
-        nproc = count_ranks(text, where)
+    nproc = count_ranks(text, where)
     if not words:
         raise SpecError(
             "PROGRAM is missing: say what to run, as in: procession run -n 4 train.py (or it was "
@@ -176,23 +169,65 @@ def by_rank(parts: Sequence[Part], common: Mapping[str, str], local: int = 0) ->
     common: variables of all ranks, for which parts may have values of their own. local: which of
     this machine's ranks the first one is.
     """
-    programs: dict[int, Program] = {}
-    args: dict[int, tuple[str, ...]] = {}
+    given: dict[int, tuple[Program, tuple[str, ...]]] = {}
     env: dict[int, dict[str, str | None]] = {}
     for part in parts:
-        varies = "$" in part.words[0]
-        program, own = part.program(local + len(programs)), {**common, **part.env}
-        for rank in range(len(programs), len(programs) + part.nproc):
-            programs[rank] = part.program(local + rank) if varies else program
-            args[rank] = part.arguments(local + rank)
+        varies = any("$" in word for word in part.words)
+        first = len(given)
+        one, own = part.given_to(local + first), {**common, **part.env}
+        for rank in range(first, first + part.nproc):
+            given[rank] = part.given_to(local + rank) if varies else one
             env[rank] = own
-    same = all(words == args[0] for words in args.values())
-    if len({id(p) for p in programs.values()}) == 1 and same:
-        program = programs[0]
+    if len(parts) == 1 and all(each == given[0] for each in given.values()):
+        program, args = given[0]
         if isinstance(program, Command):
-            return {"program": Command((*program.argv, *args[0])), "env": env[0]}
-        return {"program": program.__replace__(args=args[0]), "env": env[0]}
-    return {"program": programs, "args": args, "env": env}
+            return {"program": Command((*program.argv, *args)), "env": env[0]}
+        return {"program": program.__replace__(args=args), "env": env[0]}
+    programs = {rank: program for rank, (program, _) in given.items()}
+    return {"program": programs, "args": {n: args for n, (_, args) in given.items()}, "env": env}
+
+
+# -- how many ranks
+
+
+def count_ranks(text: str, where: str) -> int:
+    """Read a count of ranks, or a word such as `gpu`: as many as this machine has.
+
+    where: what to call it in a refusal. Raises SpecError.
+    """
+    if is_number(text) and int(text):
+        return int(text)
+    if text == "cpu":
+        return len(os.sched_getaffinity(0))
+    if text == "auto":
+        found = [count for word in ACCELERATORS if (count := _count(word, where))]
+        return found[0] if found else len(os.sched_getaffinity(0))
+    if text in ACCELERATORS:
+        count = _count(text, where)
+        if not count:
+            kinds = " and no ".join(ACCELERATORS[text][0])
+            raise SpecError(f"{where} {text}: this machine shows no {kinds} device to this process")
+        return count
+    words = ", ".join(("auto", "cpu", *ACCELERATORS))
+    hint = "; for -np write -n" if text == "p" else ""  # -np 4 is -n with the value p
+    raise SpecError(f"{where} must be a count of 1 or more, or {words}, not {text!r}{hint}")
+
+
+def _count(word: str, where: str) -> int:
+    from procession.devices.seat import read_devices
+    from procession.system import accelerators
+
+    kinds, variables = ACCELERATORS[word]
+    there = max((a.count for a in accelerators.find() if a.kind in kinds), default=0)
+    for name in variables:
+        if there and name in os.environ:
+            try:
+                return len(read_devices(name, os.environ[name]))
+            except SpecError as e:
+                if "hides all" in str(e):
+                    return 0
+                raise SpecError(f"{where} {word}: {e}") from None
+    return there
 
 
 # -- what PROGRAM is

@@ -8,50 +8,31 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from procession.cli.options import (
-    APART,
-    BRIEF,
-    DESCRIPTION,
-    EPILOG,
-    OPTIONS,
-    RUN,
-    TABLE,
-    TORCHRUN,
-    TORCHRUN_USAGE,
-    USAGE,
-)
+from procession.cli.options import APART, OPTIONS, make_parser
 from procession.cli.programs import by_rank, read_parts
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
 from procession.cli.sources import gather
-from procession.cli.words import Parser
 from procession.values.base import Value
 from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError
+from procession.values.events import Event
 from procession.values.placement import Placement
 from procession.values.policy import DEFAULT_LOGS, Hang, Logs, Restart, Stop
 from procession.values.spec import Spec, is_seen, make_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from procession.cli.engine_request import EngineRequest
+    from procession.cli.location import EngineRequest
 
 # One of these is set where this command was started once per machine or rank; see `starters`.
 OF_STARTERS = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 PMI_FD = "PMI_FD"  # the descriptor by which an MPI program speaks to mpiexec or srun
+OnEvent = Callable[[Event], object]
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
-
-
-class Line(Value):
-    """A command line that was read. parser: what reads it. rest: from PROGRAM on."""
-
-    parser: Parser
-    settings: Settings
-    rest: list[str]
-    torchrun: bool = False
 
 
 class Request(Value):
@@ -82,56 +63,36 @@ class Request(Value):
     engine: EngineRequest | None = None
 
 
-def make_parser(*, torchrun: bool = False) -> Parser:
-    """Make what reads the command line; with `torchrun`, of torchrun's options only."""
-    prog, usage, table = RUN, USAGE, TABLE
-    if torchrun:
-        prog, usage = TORCHRUN, TORCHRUN_USAGE
-        table = {heading: [o for o in rows if o.torchrun] for heading, rows in TABLE.items()}
-    return Parser(
-        prog,
-        table,
-        hint=f"; see {prog} --help",
-        usage=usage,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        brief="" if torchrun else BRIEF,
-        abbreviated=torchrun,
-    )
-
-
-def read_line(words: Sequence[str], *, torchrun: bool = False) -> Line:
+def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
     """Read the words behind `procession run`, and what is said elsewhere.
 
     torchrun: the words are those behind torchrun: only its options, and PROGRAM is for Python.
 
-    Raises SpecError for what cannot be done, and SystemExit for a wrong command line and --help.
+    Raises SpecError for what cannot be done, and SystemExit for a wrong command line, for --help
+    and --print-completion.
     """
     parser = make_parser(torchrun=torchrun)
     given, rest = parser.read(words)
-    known = OPTIONS if torchrun else parser.options
-    return Line(parser, gather(known, given, torchrun=torchrun), rest, torchrun)
+    if "print_completion" in given:
+        from procession.cli import completion
 
-
-def make_request(line: Line) -> Request:
-    """Put together what is asked for. Raises SpecError."""
-    s, torchrun = line.settings, line.torchrun
+        raise SystemExit(completion.main([given["print_completion"]]))
+    s = gather(OPTIONS if torchrun else parser.options, given, torchrun=torchrun)
     for one, other, why in APART:
         s.not_together(one, other, why)
-    notes: list[str] = []
     node, engine = _located(s, torchrun)
-    parts = read_parts(line.parser, s, line.rest, torchrun=torchrun)
+    parts = read_parts(parser, s, rest, torchrun=torchrun)
     nproc = sum(part.nproc for part in parts)
     if node.number is not None:
         from procession.cli.location import check_one_rank
 
         check_one_rank(s, node, nproc)
-    logs = _logs(s, nproc, notes, torchrun)
+    logs = _logs(s, nproc, torchrun)
     if engine is None:
         logs = _detached(s, logs)
-    signals, forward, notices = _signals(s)
     if s.text("event_log_handler") not in ("", "null"):
-        notes.append(f"{s.where('event_log_handler')} has no effect: see events.jsonl in --log-dir")
+        why = "has no effect: see events.jsonl in --log-dir"
+        s.notes.append(f"{s.where('event_log_handler')} {why}")
     stdin = _stdin(s, nproc) if engine is None else None
     if s.said("silence_timeout") and not is_seen(logs, nproc):
         s.does_not_apply(
@@ -144,7 +105,7 @@ def make_request(line: Line) -> Request:
         from procession.cli.starters import pass_pmi
 
         fields["pass_fds"], said = pass_pmi(os.environ, fields.get("pass_fds", ()))
-        notes += said if node.number is not None else []
+        s.notes += said if node.number is not None else []
     spec = make_spec(
         nproc=nproc,
         stdin=stdin,
@@ -160,9 +121,10 @@ def make_request(line: Line) -> Request:
     )
     if engine is None or engine.terms is not None:
         spec = _dealt(spec, s)
-    given = s.fields("run") | {"signals": signals, "forward": forward, "notices": notices}
-    notes = [*s.notes, *notes, *_other_environment(spec)]
-    return Request(spec, s, notes=notes, engine=engine, **given)
+    asked = s.fields("run")
+    asked["signals"] = _signals(s, asked.get("forward", ()), asked.get("notices", {}))
+    notes = [*s.notes, *_other_environment(spec)]
+    return Request(spec, s, notes=notes, engine=engine, **asked)
 
 
 def _other_environment(spec: Spec) -> list[str]:
@@ -190,14 +152,12 @@ def _located(s: Settings, torchrun: bool) -> tuple[Node, EngineRequest | None]:
     return locate(s, torchrun=torchrun)
 
 
-def _logs(s: Settings, nproc: int, notes: list[str], torchrun: bool) -> Logs:
+def _logs(s: Settings, nproc: int, torchrun: bool) -> Logs:
     if not s.sets("logs"):
         return DEFAULT_LOGS
     from procession.cli.streams import read_logs
 
-    logs, said = read_logs(s, nproc, torchrun=torchrun)
-    notes += said
-    return logs
+    return read_logs(s, nproc, torchrun=torchrun)
 
 
 def _detached(s: Settings, logs: Logs) -> Logs:
@@ -215,16 +175,13 @@ def _detached(s: Settings, logs: Logs) -> Logs:
     return logs.__replace__(dir=os.path.join(directory, "runs"))
 
 
-def _signals(s: Settings) -> tuple[Sequence[int], Sequence[int], Mapping[int, float]]:
-    """Read the signals that end the group, that ranks get, and that announce the end."""
-    ending: Sequence[int] = s.value("signals_to_handle")
-    forward: Sequence[int] = s.value("forward") if s.said("forward") else ()
-    notices: Mapping[int, float] = s.value("preempt") if s.said("preempt") else {}
+def _signals(s: Settings, forward: Sequence[int], notices: Mapping[int, float]) -> tuple[int, ...]:
+    """Give the signals that end the group; those that ranks get do not."""
     for number in forward:
         if number == signal.SIGINT or number in notices:
             name = signal.Signals(number).name
             raise SpecError(f"{s.where('forward')}: {name} ends the group, and is not forwarded")
-    return tuple(n for n in ending if n not in forward), forward, notices
+    return tuple(n for n in s.value("signals_to_handle") if n not in forward)
 
 
 def _stdin(s: Settings, nproc: int) -> int | None:

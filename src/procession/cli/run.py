@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from procession.cli.request import Request
+from procession.cli.request import OnEvent, Request
 from procession.cli.say import LOST, refuse, say_line, say_note
 from procession.cli.signals import RunSignals, suspended, woken_by_signals
 from procession.group.group import Group, local_group
@@ -18,25 +17,23 @@ from procession.prepare.placing import THREADS, Placed
 from procession.rules.tables import Phase
 from procession.values.errors import GroupFailed, SpecError
 from procession.values.events import Event
-from procession.values.policy import Route
 from procession.values.program import Script
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from procession.cli.detach import Waiter
-    from procession.group.handle import Handle
-    from procession.preload.plan import Plan
+    from typing import Any
 
-    OnEvent = Callable[[Event], object]
+    from procession.cli.detach import Waiter
+    from procession.preload.plan import Plan
 
 HASTE = 2.0  # seconds for the last messages, when a signal has come
 
 
 def run_group(
     prog: str, request: Request, on_event: OnEvent | None = None, waiter: Waiter | None = None
-) -> tuple[int, Group | None]:
-    """Run a group; gives the exit code, and the group if there was one.
+) -> tuple[int, dict[str, Any] | None]:
+    """Run a group; gives the exit code, and the result for --json, None without a group.
 
     waiter: the process that waits until a detached run has started.
     """
@@ -45,15 +42,10 @@ def run_group(
         if request.logs_specs:
             from procession.cli.logs_specs import plan_output
 
-            spec, output = plan_output(
-                spec, request.logs_specs, request.settings.where("logs_specs")
-            )
+            spec, output = plan_output(spec, request.logs_specs, where("logs_specs"))
         control = os.environ.get(CONTROL) != "0"
-        if waiter is None:
+        with waiter.settled(spec) if waiter else nullcontext(output) as output:
             group = local_group(spec, output, on_event=on_event, control=control)
-        else:
-            with waiter.settled(spec) as output:
-                group = local_group(spec, output, on_event=on_event, control=control)
     except SpecError as e:
         refuse(prog, str(e))
     except GroupFailed as e:
@@ -67,46 +59,31 @@ def run_group(
         say_line(f"procession: {threads}")
     for note in (*group.notes, *([] if request.json else _advice(spec, group.plan))):
         say_note(note)
+    in_files = group.resources.streams.in_files  # then nothing is lost if nobody reads the output
     if group.run_dir and output is None and waiter is None:
-        what = "logs" if _keeps_output(spec) else "no logs (see -t, -r), but events and report,"
+        what = "logs" if in_files else "no logs (see -t, -r), but events and report,"
         say_line(f"procession: {what} in {group.run_dir}")
-    group.driver.drain_patiently()
-    if not _keeps_output(spec):
+    if not in_files:
         group.stop_when_unread()
     group.subscribe(_say_restart)
     if waiter is not None:
         waiter.watch(group)
-    group.conclude_later()
+    say, watching = partial(say_line, patience=0.0), suspended(group)
+    if request.live or request.status is not None:
+        from procession.cli.live import shown
+
+        say, watching = group.say, shown(group, request)
     code = 1
     try:
-        with ExitStack() as watching:
-            viewed = False
-            if request.live or request.status is not None:
-                from procession.cli.live import shown
-
-                viewed = watching.enter_context(shown(group, request, say_note))
-            if not viewed:
-                watching.enter_context(suspended(group))
-            signals = RunSignals(
-                group,
-                request.signals,
-                request.notices,
-                request.forward,
-                say=partial(say_line, patience=0.0),
-                patient=not viewed,
-            )
-            with woken_by_signals(group), signals.taken():
-                group.drive()
-        code = exit_code(group, signals.received)
+        code = conduct(group, RunSignals(group, request, say), watching)
     finally:
-        code = settled(group, code)
         if waiter is not None:
             waiter.end(code, group)
     if code and spec.node.number is not None and "PMI_FD" in os.environ:
         from procession.cli.starters import abort_others
 
         abort_others(os.environ, code)
-    return code, group
+    return code, result_of(group, code) if request.json else None
 
 
 def _advice(spec: Spec, plan: Plan | None) -> list[str]:
@@ -119,12 +96,6 @@ def _advice(spec: Spec, plan: Plan | None) -> list[str]:
 
     said = advice(plan, os.path.join(spec.cwd, spec.program.path))
     return [said] if said else []
-
-
-def _keeps_output(spec: Spec) -> bool:
-    """Tell whether files keep what ranks write: then nothing is lost if nobody reads the output."""
-    routes = spec.logs.route(spec.nproc)
-    return any(route in (Route.FILE, Route.TEE) for pair in routes for route in pair)
 
 
 def _say_restart(event: Event) -> None:
@@ -142,39 +113,65 @@ def _threads(spec: Spec, placed: Placed) -> str:
     return f"{THREADS}={count} for each of {spec.nproc} ranks ({of}; set it to choose) [P401]"
 
 
-def settled(run: Handle, code: int) -> int:
-    """Record how the run ended, and say what could not be written; gives the exit code."""
-    run.conclude(code)
-    for each in run.losses:
-        say_note(each)
+def conduct(run: Group, signals: RunSignals, watching: AbstractContextManager[object]) -> int:
+    """Drive a run to its end, and say how it ended; gives the exit code.
+
+    watching: what is there while it runs.
+    """
+    run.driver.drain_patiently()
+    run.driver.on_signal(signals.node_got)
+    run.conclude_later()
+    code = 1
+    try:
+        with watching, woken_by_signals(run), signals.taken():
+            run.drive()
+        code = _say_end(run, signals.received) or (LOST if run.losses else 0)
+    finally:
+        run.conclude(code)
+        for each in run.losses:
+            say_note(each)
     return code or (LOST if run.losses else 0)
 
 
-def exit_code(run: Handle, received: list[int]) -> int:
-    """Say how the run ended, unless it succeeded; gives the exit code."""
-    patience = HASTE if received else None
+def result_of(run: Group, code: int) -> dict[str, Any]:
+    """Say how a run ended as --json prints it."""
+    from procession.explain.summary import summary
+
+    return summary(run.spec, run.state, run.end, code, run.began)
+
+
+def _say_end(run: Group, received: list[int]) -> int:
+    """Say how a run ended, unless it succeeded; gives the exit code."""
+    failed: GroupFailed | None = None
     try:
-        result = run.result()
+        run.result()
     except GroupFailed as e:
-        say_line(str(e), patience)
-        return e.exit_code
-    stopped = result.state is Phase.STOPPED
+        failed = e
+    said, code = ending(run, failed, received)
+    if said:
+        say_line(said, HASTE if received else None)
+    return code
+
+
+def ending(run: Group, failed: GroupFailed | None, received: list[int]) -> tuple[str, int]:
+    """Say how a run ended, "" if it succeeded; gives the exit code, too.
+
+    received: the signals that this command has obeyed.
+    """
+    name, stopped = run.spec.name, run.state is Phase.STOPPED
+    if failed is not None:
+        return str(failed), failed.exit_code
     if received:
-        run.stopper = f"{signal.Signals(received[0]).name} to its launcher (pid {os.getpid()})"
-        say_line(end_by_signal(run.spec.name, received[0], stopped=stopped), patience)
-        return 128 + received[0]
+        number = signal.Signals(received[0])
+        run.stopper = f"{number.name} to its launcher (pid {os.getpid()})"
+        how = "was stopped by" if stopped else "had done its work before"
+        return f"procession: {name} {how} {number.name} [P412]", 128 + number
     if stopped and run.stopped_by:
-        name = signal.Signals(run.stopped_by).name
-        say_note(f"{run.spec.name} was stopped from another terminal ({name}) [P412]")
-        return 128 + run.stopped_by
+        by = signal.Signals(run.stopped_by)
+        said = f"procession: {name} was stopped from another terminal ({by.name}) [P412]"
+        return said, 128 + by
     if stopped and run.unread:
-        run.stopper = "its launcher: nobody reads the standard output any more"
-        say_note("nobody reads the standard output any more; the group was stopped [P306]")
-        return 128 + signal.SIGPIPE
-    return LOST if run.losses else 0
-
-
-def end_by_signal(name: str, number: int, *, stopped: bool) -> str:
-    """Say how a run ended that got a signal."""
-    how = "was stopped by" if stopped else "had done its work before"
-    return f"procession: {name} {how} {signal.Signals(number).name} [P412]"
+        unread = "nobody reads the standard output any more"
+        run.stopper = f"its launcher: {unread}"
+        return f"procession: {unread}; the group was stopped [P306]", 128 + signal.SIGPIPE
+    return "", 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
@@ -31,10 +33,13 @@ def say(text: str, stream: Any, timeout: float | None = None) -> None:
         console.close()
 
 
+def say_out(text: str) -> None:
+    """Write a text to the standard output, with a newline at its end."""
+    say(text.rstrip("\n") + "\n", sys.stdout)
+
+
 def say_line(text: str, patience: float | None = None) -> None:
     """Write a line to the standard error. patience: see `say`."""
-    import sys
-
     say(text.rstrip("\n") + "\n", sys.stderr, patience)
 
 
@@ -45,8 +50,6 @@ def say_note(text: str, patience: float | None = None) -> None:
 
 def refuse(command: str, text: str) -> NoReturn:
     """Say in one line what is wrong with the command line, and exit with code 2."""
-    import sys
-
     from procession.output.escape import shown
 
     line = shown(" ".join(text.splitlines()))

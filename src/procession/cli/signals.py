@@ -16,9 +16,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import ExitStack, contextmanager
-from types import MappingProxyType
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from procession.cli import process
 from procession.group.group import Group
@@ -27,25 +26,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.group.handle import Handle
+    from procession.cli.request import Request
 
     Handler = Callable[[int, Any], object]
 
 HERE = ""  # this process, among the names of those that got a signal
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
-NO_NOTICES: Mapping[int, float] = MappingProxyType({})
-_kept: list[object] = []  # to the end of the process: what is forgotten would be put back
 
 
 @contextmanager
-def handled(handlers: Mapping[int, Handler], *, ignored: bool = True) -> Generator[None]:
+def handled(handlers: Mapping[int, Handler]) -> Generator[None]:
     """Handle signals while the block runs, in the main thread; what did it before is put back.
 
-    ignored: also those that are ignored now (as by nohup).
+    What is ignored (as by nohup) stays so.
     """
     before: dict[int, Callable[..., object] | int | None] = {}
     for number, handler in handlers.items():
-        if ignored or signal.getsignal(number) is not signal.SIG_IGN:
+        if signal.getsignal(number) is not signal.SIG_IGN:
             before[number] = signal.signal(number, handler)
     try:
         yield
@@ -54,80 +51,61 @@ def handled(handlers: Mapping[int, Handler], *, ignored: bool = True) -> Generat
             signal.signal(number, handler)
 
 
-@contextmanager
-def suspended(group: Group) -> Generator[None]:
+def suspended(group: Group) -> AbstractContextManager[None]:
     """Let Ctrl-Z stop the ranks, too, which have no terminal; `fg` continues them."""
 
-    def suspend(_number: int, _frame: object) -> None:
+    def suspend(*_: object) -> None:
         group.driver.request_suspension()
 
-    free = signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
-    with handled({signal.SIGTSTP: suspend} if free else {}):
-        yield
+    return handled({signal.SIGTSTP: suspend})
 
 
 @contextmanager
-def readable_by_signals() -> Generator[int]:
-    """Give a descriptor that can be read from when a signal has come, while the block runs.
+def woken_by_signals(run: Group) -> Generator[None]:
+    """Let every signal wake the loop of a run at once; in the main thread, which drives it.
 
-    For the main thread. Raises OSError if no descriptor is left.
+    Otherwise a signal just before the loop sleeps would be handled only at the next event.
     """
-    read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     try:
-        yield read_end
+        read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        yield  # no descriptor is left: the loop is woken by almost all signals anyway
+        return
+    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    run.driver.watch(read_end, lambda: os.read(read_end, 4096))
+    try:
+        yield
     finally:
         signal.set_wakeup_fd(before)  # before the descriptor's number is free
         os.close(read_end)
         os.close(write_end)
 
 
-@contextmanager
-def woken_by_signals(run: Handle) -> Generator[None]:
-    """Let every signal wake the loop of a run at once; in the main thread, which drives it.
-
-    Otherwise a signal just before the loop sleeps would be handled only at the next event.
-    """
-    with ExitStack() as open_:
-        try:
-            fd = open_.enter_context(readable_by_signals())
-        except OSError:
-            pass  # no descriptor is left: the loop is woken by almost all signals anyway
-        else:
-            run.driver.watch(fd, lambda: os.read(fd, 4096))
-        yield
-
-
 class RunSignals:
     """Takes signals for a group or a job, in the main thread.
 
-    signals: those that end the run. notices: those that announce the end, with the seconds that are
-    left then: ranks can see it by `procession.stopping()`, and those with a handler for the signal
-    get it. A notice does not kill. Kubernetes sends its SIGTERM once: a second one comes from a
-    person, and is like any other of `signals`. forward: those that each rank gets. repeated:
-    whether an engine signals this process, too, so that SIGTERM may come several times. say: writes
-    a line. patient: say so if ranks take long to end. received: the signals that were obeyed.
+    request: says which ones. Its notices announce the end: ranks can see it by
+    `procession.stopping()`, and those with a handler for the signal get it. A notice does not kill.
+    Kubernetes sends its SIGTERM once: a second one comes from a person, and is like any other of
+    its signals. say: writes a line. repeated: whether an engine signals this process, too, so that
+    SIGTERM may come several times. received: the signals that were obeyed.
     """
 
     def __init__(
         self,
-        run: Handle,
-        signals: Iterable[int],
-        notices: Mapping[int, float] = NO_NOTICES,
-        forward: Iterable[int] = (),
-        *,
+        run: Group,
+        request: Request,
         say: Callable[[str], object],
+        *,
         repeated: bool = False,
-        patient: bool = True,
     ) -> None:
         self.received: list[int] = []
         self._run = run
-        self._signals = frozenset(signals)
-        self._notices = notices
-        self._forward = frozenset(forward)
+        self._signals = request.signals
+        self._notices = request.notices
+        self._forward = request.forward
         self._say_line = say
         self._repeated = repeated
-        self._patient = patient
         self._known: set[int] = set()  # those that are taken: not what was ignored (as by nohup)
         self._heard: dict[int, set[str]] = {}  # signal -> the processes that got it as one event
         self._own: list[int] = []  # signals to this process that end the run
@@ -147,17 +125,16 @@ class RunSignals:
         """
         wanted = {*self._signals, *self._notices, *self._forward}
         self._known = {n for n in wanted if signal.getsignal(n) is not signal.SIG_IGN}
-        watching = handled(dict.fromkeys(self._known, self._got))
-        watching.__enter__()
+        before = {number: signal.signal(number, self._got) for number in self._known}
         try:
             yield
         finally:
             self._patience.cancel()
             if self.received and process.leaves_surely:
                 self._over = time.monotonic()
-                _kept.append(watching)
             else:
-                watching.__exit__(None, None, None)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
     def _got(self, number: int, _: object) -> None:
         if self._over is None:
@@ -229,11 +206,8 @@ class RunSignals:
         self._stopping = True
         self.received.append(number)
         self._run.stop(signal=number, notice=0.0, wait=False)
-        if self._patient:
-            try:
-                self._patience.start()
-            except RuntimeError:
-                pass  # no thread can be started: nothing is explained
+        with suppress(RuntimeError):  # no thread can be started: nothing is explained
+            self._patience.start()
         return True
 
     def _explain(self) -> None:

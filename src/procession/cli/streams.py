@@ -14,8 +14,8 @@ from procession.values.policy import Logs, Std
 T = TypeVar("T")
 
 
-def read_logs(s: Settings, nproc: int, *, torchrun: bool = False) -> tuple[Logs, list[str]]:
-    """Read where output goes; also what is to be said about it. Each refusal names its option.
+def read_logs(s: Settings, nproc: int, *, torchrun: bool = False) -> Logs:
+    """Read where output goes. Each refusal names its option.
 
     Raises SpecError.
     """
@@ -23,12 +23,11 @@ def read_logs(s: Settings, nproc: int, *, torchrun: bool = False) -> tuple[Logs,
     directory = s.text("log_dir") or None
     if s.on_command_line("log_dir") and not directory and not torchrun:
         raise SpecError(f"{s.where('log_dir')} must name a directory, not ''")
-    notes: list[str] = []
-    redirect, tee = (_streams(s, option, nproc, notes) for option in ("redirects", "tee"))
+    redirect, tee = (_streams(s, option, nproc) for option in ("redirects", "tee"))
     ranks = None
     if s.said("local_ranks_filter"):
         chosen = _read(s, "local_ranks_filter", parse_ranks)
-        ranks = _there(s, "local_ranks_filter", chosen, nproc, notes)
+        ranks = _there(s, "local_ranks_filter", chosen, nproc)
     if directory == os.devnull:  # torchrun's word for no files at all
         directory, redirect, tee = None, Std.NONE, Std.NONE
     copied = {stream: s.value(f"duplicate_{stream}_filters") for stream in ("stdout", "stderr")}
@@ -36,7 +35,7 @@ def read_logs(s: Settings, nproc: int, *, torchrun: bool = False) -> tuple[Logs,
     for (stream, texts), bit in zip(copied.items(), (Std.OUT, Std.ERR), strict=True):
         if texts and not any(each & bit for each in teed):
             where = s.where(f"duplicate_{stream}_filters")
-            notes.append(f"{where} copies nothing: it is for what -t/--tee sends to files")
+            s.notes.append(f"{where} copies nothing: it is for what -t/--tee sends to files")
     logs = Logs(directory, redirect, tee, _prefix(s), ranks, copied["stdout"], copied["stderr"])
     try:
         logs.check(nproc)
@@ -44,7 +43,7 @@ def read_logs(s: Settings, nproc: int, *, torchrun: bool = False) -> tuple[Logs,
         what, _, why = str(e).partition(": ")
         option = "log_dir" if what == "log directory" else "prefix"
         raise SpecError(f"{s.where(option)}: {why}") from None
-    return logs, notes
+    return logs
 
 
 def _read(s: Settings, option: str, read: Callable[[str], T]) -> T:
@@ -54,21 +53,19 @@ def _read(s: Settings, option: str, read: Callable[[str], T]) -> T:
         raise SpecError(f"{s.where(option)}: {e}") from None
 
 
-def _streams(s: Settings, option: str, nproc: int, notes: list[str]) -> Std | dict[int, Std]:
+def _streams(s: Settings, option: str, nproc: int) -> Std | dict[int, Std]:
     chosen = _read(s, option, Std.from_str)
     if isinstance(chosen, Std):
         return chosen
-    return {rank: chosen[rank] for rank in _there(s, option, chosen, nproc, notes)} or Std.NONE
+    return {rank: chosen[rank] for rank in _there(s, option, chosen, nproc)} or Std.NONE
 
 
-def _there(
-    s: Settings, name: str, ranks: Collection[int], nproc: int, notes: list[str]
-) -> list[int]:
+def _there(s: Settings, name: str, ranks: Collection[int], nproc: int) -> list[int]:
     """Leave out ranks that do not exist, as torchrun does, and say so."""
     strangers = [rank for rank in ranks if rank >= nproc]
     if strangers:
         there = "there is only rank 0" if nproc == 1 else f"the ranks are 0 to {nproc - 1}"
-        notes.append(f"{s.where(name)} names {format_ranks(strangers)}, but {there}")
+        s.notes.append(f"{s.where(name)} names {format_ranks(strangers)}, but {there}")
     return [rank for rank in sorted(ranks) if rank < nproc]
 
 

@@ -6,15 +6,14 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 from procession.api.hosting import make_hosted_job, share_of
-from procession.cli.engine_request import EngineRequest
-from procession.cli.job import conducted, job_signals, made
-from procession.cli.request import Request
-from procession.cli.run import end_by_signal
+from procession.cli.job import conduct_job, job_signals, made
+from procession.cli.location import EngineRequest
+from procession.cli.request import OnEvent, Request
+from procession.cli.run import ending
 from procession.cli.say import refuse, say_line, say_note
 from procession.cli.signals import RunSignals
 from procession.cli.starters import abort_others
@@ -32,17 +31,13 @@ from procession.engines.rendezvous.secret import Trust, find_trust
 from procession.engines.rendezvous.succession import Succession
 from procession.engines.rendezvous.terms import Terms
 from procession.explain.summary import summary
-from procession.group.group import Group
 from procession.group.handle import CONTROL
 from procession.output.wiring import Output
-from procession.rules.tables import Phase
 from procession.values.base import Value
 from procession.values.errors import GroupEnd, SpecError
-from procession.values.events import Event
 from procession.values.policy import Logs
 from procession.values.spec import Spec
 
-OnEvent = Callable[[Event], object]
 Plan = Callable[[Spec, str], tuple[Spec, Output]]
 ANOTHERS: dict[str, Any] = {}  # in the place of a result that another launcher prints
 
@@ -71,7 +66,7 @@ class _Part(Value):
 
 def run_together(
     prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
-) -> tuple[int, Any]:
+) -> tuple[int, dict[str, Any] | None]:
     """Take part in the job; gives the exit code, and the result of the whole job if it is known.
 
     The result is `ANOTHERS` where another launcher prints it.
@@ -169,9 +164,9 @@ def _host(
     result: dict[str, Any] = {}
 
     def last_words(end: GroupEnd) -> dict[str, Any]:
-        words = _words_for_others(job, end, signals.received)
-        result.update(_result(job, end, words["code"]))
-        return {**words, "result": result}
+        said, code = ending(job, job.failure_of(end), signals.received)
+        result.update(summary(job.spec, job.state, end, code, job.began))
+        return {"said": said, "code": code, "result": result}
 
     whole = request.spec
     if request.logs_specs:  # files are where it says, on each machine
@@ -195,30 +190,8 @@ def _host(
         ),
     )
     signals = job_signals(job, request)
-    with ExitStack() as open_:
-        if request.status is not None:
-            from procession.view.live import status_lines
-
-            open_.enter_context(status_lines(job.look, job.say, request.status))
-        code = conducted(job, signals)
+    code = conduct_job(job, signals, request.status)
     spare = say_spare(node, part.own.name)
     if spare:
         say_line(spare)
     return code, {**result, "exit_code": code} if result else None
-
-
-def _result(job: Group, end: GroupEnd, code: int) -> dict[str, Any]:
-    """Give what `--json` prints on all machines: the end of the whole job."""
-    return summary(job.spec, job.state, end, code, job.began)
-
-
-def _words_for_others(job: Group, end: GroupEnd, received: list[int]) -> dict[str, Any]:
-    """Give what the other launchers print, and exit with."""
-    failed = job.failure_of(end)
-    if failed is not None:
-        return {"said": str(failed), "code": failed.exit_code}
-    name, stopped = job.spec.name, job.state is Phase.STOPPED
-    number = received[0] if received else job.stopped_by if stopped else 0
-    if number:
-        return {"said": end_by_signal(name, number, stopped=stopped), "code": 128 + number}
-    return {"said": "", "code": 1 if stopped else 0}

@@ -5,23 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
-from procession.cli.say import say
-from procession.cli.words import Option, Parser
+from procession.cli.commands import parser_of
+from procession.cli.say import say, say_note, say_out
+from procession.cli.words import Option
 from procession.control.words import table
 from procession.values.figures import duration, size
 from procession.warm.client import Connection, NoKeeper, Unusable
 
 SHOWN = 4  # packages that a line names
 WAYS = ("list", "stop")
-PARSER = Parser(
-    "procession warm",
-    (Option(("--json",), "", "print all that is known as JSON"),),
-    hint="; see procession warm --help",
-    usage="procession warm [list | stop] [--json]",
-    description="List or end what is kept for the next run.",
-    epilog="""\
+EPILOG = """\
 Runs with --warm leave what they have imported to a small process of this user, from which the next
 run takes it. MEMORY is what each has for itself, and its part of what it shares (PSS); RUNS how
 many it has served; LEFT how long it is kept if no run takes it. A process that a run uses just now
@@ -30,8 +26,11 @@ is not in the list.
 `procession warm stop` ends all of it. So does the end of that small process, however it ends.
 
 exit codes: 0; 1 if it does not answer; 2 for a wrong command line.
-""",
-)
+"""
+PARSER = parser_of(
+    "warm", "[list | stop] [--json]", EPILOG,
+    (Option(("--json",), "", "print all that is known as JSON"),),
+)  # fmt: skip
 
 
 def main(words: list[str]) -> int:
@@ -39,18 +38,15 @@ def main(words: list[str]) -> int:
     options, rest = PARSER.read(words, mixed=True)
     if len(rest) > 1 or (rest and rest[0] not in WAYS):
         PARSER.error(f"it takes one of {', '.join(WAYS)}, not {' '.join(rest)!r}")
-    stop, keeper = rest == ["stop"], 0
+    keeper = 0
     try:
-        connection = Connection()
-        keeper = connection.pid
-        try:
-            if stop:
+        with closing(Connection()) as connection:
+            keeper = connection.pid
+            if rest == ["stop"]:
                 ended = connection.stop()
-                say(f"procession: {ended} ended, and nothing is kept\n", sys.stdout)
+                say_out(f"procession: {ended} ended, and nothing is kept")
                 return 0
             kept = connection.list()
-        finally:
-            connection.close()
     except NoKeeper:
         kept = []
     except Unusable as e:
@@ -58,12 +54,12 @@ def main(words: list[str]) -> int:
         say(f"procession warm: error: the keeper cannot be used: {e}{pid} [P314]\n", sys.stderr)
         return 1
     if options.get("json"):
-        say(json.dumps(kept, indent=2) + "\n", sys.stdout)
+        say_out(json.dumps(kept, indent=2))
     elif kept:
         rows = [("PID", "AGE", "LEFT", "RUNS", "MEMORY", "IMPORTS"), *map(_row, kept)]
-        say(table(rows), sys.stdout)
+        say_out(table(rows))
     else:
-        say("procession: nothing is kept\n", sys.stderr)
+        say_note("nothing is kept")
     return 0
 
 

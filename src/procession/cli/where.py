@@ -9,20 +9,21 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 
 from procession.cli.options import RUN, TORCHRUN
-from procession.cli.request import Request, make_request, read_line
-from procession.cli.say import refuse, say, say_note
+from procession.cli.request import OnEvent, Request, read_request
+from procession.cli.say import refuse, say_note, say_out
 from procession.values.errors import SpecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from procession.cli.detach import Waiter
-    from procession.values.events import Event
+    from collections.abc import Callable
+    from typing import Any
 
-    OnEvent = Callable[[Event], object]
+    from procession.cli.detach import Waiter
 
 NO_OTEL = "OpenTelemetry is missing: pip install 'procession[otel]'"
 
@@ -34,12 +35,7 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
     """
     prog = TORCHRUN if torchrun else RUN
     try:
-        line = read_line(words, torchrun=torchrun)
-        if line.settings.on_command_line("print_completion"):
-            from procession.cli import completion
-
-            return completion.main([line.settings.text("print_completion")])
-        request = make_request(line)
+        request = read_request(words, torchrun=torchrun)
         if request.dry:
             return _describe(request)
     except SpecError as e:
@@ -64,10 +60,9 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
                 from procession.telemetry import set_up
 
                 trace, finish = set_up()
-            except ImportError:
-                refuse(prog, f"{request.settings.where('otel')}: {NO_OTEL}")
-            except SpecError as e:
-                refuse(prog, f"{request.settings.where('otel')}: {e}")
+            except (ImportError, SpecError) as e:
+                why = e if isinstance(e, SpecError) else NO_OTEL
+                refuse(prog, f"{request.settings.where('otel')}: {why}")
             open_.callback(finish)
         return _run(prog, request, trace, waiter)
 
@@ -84,40 +79,56 @@ def _describe(request: Request) -> int:
         spec = spec.__replace__(node=spec.node.__replace__(count=engine.nodes or 1))
     for note in request.notes:
         say_note(note)
-    say(describe(spec, request.settings.elsewhere()), sys.stdout)
+    say_out(describe(spec, request.settings.elsewhere()))
     return 0
 
 
 def _run(prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter | None) -> int:
     """Run the group, or the job; gives the exit code."""
-    engine, result, made = request.engine, None, None
-    with ExitStack() as open_:
-        began = time.monotonic()
-        if request.json:
-            from procession.cli.json_result import console_on_stderr
-
-            open_.enter_context(console_on_stderr())
+    engine, began = request.engine, time.monotonic()
+    launch: Callable[..., tuple[int, dict[str, Any] | None]]
+    with _console_on_stderr() if request.json else nullcontext():
         if engine is None:
             from procession.cli.run import run_group
 
-            _collect_garbage()
-            code, made = run_group(prog, request, on_event, waiter)
+            launch = partial(run_group, waiter=waiter)
         elif engine.terms is None:
             from procession.cli.job import run_job
 
-            _collect_garbage()
-            code, made = run_job(prog, request, engine, on_event)
+            launch = partial(run_job, on=engine)
         else:
             from procession.cli.together import run_together
 
-            _collect_garbage()
-            code, result = run_together(prog, request, engine, on_event)
-    if request.json:
-        from procession.cli.json_result import print_result
+            launch = partial(run_together, on=engine)
+        _collect_garbage()
+        code, result = launch(prog, request, on_event=on_event)
+    if request.json and result is None:  # nothing could be started
+        from procession.explain.summary import summary
+        from procession.rules.tables import Phase
 
-        spec = request.spec if made is None else made.spec
-        print_result(spec, made, code, began, result)
+        result = summary(request.spec, Phase.FAILED, None, code, began)
+    if request.json and result:
+        import json
+
+        say_out(json.dumps(result, indent=2))
     return code
+
+
+@contextmanager
+def _console_on_stderr() -> Generator[None]:
+    """Send what is written to the standard output to the standard error while the block runs.
+
+    That leaves the standard output to the result alone, as JSON.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _collect_garbage() -> None:

@@ -6,10 +6,9 @@ options end where the program begins. argparse writes the help, and is imported 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from procession.cli.say import refuse, say
+from procession.cli.say import refuse, say_out
 from procession.values.base import Value
 from procession.values.errors import SpecError
 
@@ -125,13 +124,14 @@ class Parser:
         description: str = "",
         epilog: str = "",
         brief: str = "",
-        hint: str = "",
+        hint: str | None = None,
         abbreviated: bool = False,
     ) -> None:
         self.prog = prog
         self._table: Table = table if isinstance(table, Mapping) else {"": table}
         self._usage, self._description, self._epilog = usage, description, epilog
-        self._brief, self._hint, self._abbreviated = brief, hint, abbreviated
+        self._brief, self._abbreviated = brief, abbreviated
+        self._hint = f"; see {prog} --help" if hint is None else hint
         rows = [HELP, *([HELP_ALL] if brief else [])]
         rows += [option for rows in self._table.values() for option in rows]
         self.options = {option.key: option for option in rows}
@@ -157,7 +157,7 @@ class Parser:
             if not mixed or word == "--":
                 break
         if HELP_ALL.key in found:
-            say(self.help_text(), sys.stdout)
+            say_out(self.help_text())
             raise SystemExit(0)
         if HELP.key in found:
             self.print_help()
@@ -209,7 +209,7 @@ class Parser:
 
     def print_help(self) -> None:
         """Print the help on the standard output."""
-        say(self._brief or self.help_text(), sys.stdout)
+        say_out(self._brief or self.help_text())
 
     def help_text(self) -> str:
         """Write the help."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from procession.cli import readers
+from procession.cli.commands import parser_of
 from procession.cli.live import find_terminal, viewing
-from procession.cli.say import say, say_line, say_note
-from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.cli.say import say_line, say_note
+from procession.cli.steer.finding import read_run
 from procession.cli.steer.report import report_in
 from procession.cli.steer.showing import CONSOLE, LOOK_EVERY, STREAMS, Files, Live, consoles
 from procession.cli.words import Option
@@ -50,14 +50,12 @@ def main(words: list[str]) -> int:
     options, run = read_run(PARSER, words)
     if not run.socket and run.runs:
         why = f"a program of your own started it (pid {run.launcher})"
-        return failed("attach", f"{run.id} cannot be asked: {why}")
+        raise NotAnswered(f"{run.id} cannot be asked: {why}")
     if not run.socket:
         return _tell_end(run, None, console=False)
     try:
         with connect(run) as connection:
             return _attach(run, connection, options.get("lines", LINES))
-    except NotAnswered as e:
-        return failed("attach", str(e))
     except KeyboardInterrupt:
         say_note(f"{run.id} goes on; end it with `procession stop {run.id}`")
         return 0
@@ -97,7 +95,7 @@ def _tell_end(run: Run, end: dict[str, Any] | None, *, console: bool) -> int:
             return 1
         end = {"state": result["state"], "code": result["exit_code"], "report": report_in(run)}
     if not console or end["state"] == "SUCCEEDED":
-        say(end["report"].rstrip("\n") + "\n", sys.stderr)
+        say_line(end["report"])
     return int(end["code"])
 
 

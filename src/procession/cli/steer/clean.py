@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
-from procession.cli.say import say
-from procession.cli.steer.finding import command_line, parser_of, read_alone
+from procession.cli.commands import parser_of
+from procession.cli.say import say_out
+from procession.cli.steer.finding import command_line, read_alone
 from procession.cli.words import Option
 from procession.control.leftover import (
     dead_scratch,
@@ -41,7 +40,7 @@ def main(words: list[str]) -> int:
     lines += [f"did not go: {_described(p)}" for p in left]
     lines += [f"{removed} the socket of {name}" for name in dead_sockets(remove=not dry)]
     lines += [f"{removed} {path}" for path in dead_scratch(remove=not dry)]
-    say("".join(f"{line}\n" for line in lines or ["there was nothing to clean"]), sys.stdout)
+    say_out("".join(f"{line}\n" for line in lines or ["there was nothing to clean"]))
     return 1 if left else 0
 
 

@@ -1,14 +1,23 @@
-"""Finds the run that a command is about; what these commands share."""
+"""Finds the run that a command is about; what these commands share.
+
+Where the launcher of a run is on another machine, the command is run there, or it is said where to
+type it. In a job of Slurm, Slurm itself takes us there: a small step beside those of the job, on
+the machine where its script runs. That needs no port, no key and no shared directory.
+"""
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-from procession.cli.commands import COMMANDS
+from procession.agent.boot import own_python
 from procession.cli.say import say_line
-from procession.cli.steer.elsewhere import go_elsewhere, look_elsewhere
-from procession.cli.words import Option, Parser
+from procession.cli.words import Parser
+from procession.control.ask import NotAnswered
 from procession.control.processes import read_processes
 from procession.control.runs import NotFound, Run, find_run
 from procession.values.masking import masked_words
@@ -17,23 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.cli.words import Given
 
-WHICH = """\
-RUN is the id of a run, the beginning of one, a name, a launcher's pid, the number of the Slurm job
-in which it runs (also from another machine of the cluster), the directory of a run, or `last`: the
-newest run that was started in this directory."""
-
-
-def parser_of(command: str, usage: str, epilog: str, options: Sequence[Option] = ()) -> Parser:
-    """Make the parser of a command. epilog: its exit codes, and examples."""
-    which = f"{WHICH}\n\n" if "RUN" in usage else ""
-    return Parser(
-        f"procession {command}",
-        options,
-        hint=f"; see procession {command} --help",
-        usage=f"procession {command} {usage}",
-        description=f"{COMMANDS[command].capitalize()}.",
-        epilog=which + epilog,
-    )
+THERE = "PROCESSION_THERE"  # in the environment of a command that has been taken there
+COMMAND = "procession.cli:command"
 
 
 def read_run(parser: Parser, words: Sequence[str]) -> tuple[Given, Run]:
@@ -45,16 +39,60 @@ def read_run(parser: Parser, words: Sequence[str]) -> tuple[Given, Run]:
     try:
         run = find_run(rest[0])
     except NotFound as e:
-        look_elsewhere(parser, words, rest[0])
-        if any(p.env.get("PROCESSION_RUN") == rest[0] for p in read_processes().values()):
-            parser.error(
-                f"{rest[0]} cannot be reached: it was started without control=True, or with "
-                "PROCESSION_CONTROL=0; PROCESSION_CONTROL=1 in its environment lets commands in"
-            )
+        _look_elsewhere(parser, words, rest[0])
         parser.error(str(e))
     if run.state == "AWAY":
-        go_elsewhere(parser, words, run)
+        if run.slurm_job:
+            _go_by_slurm(parser, words, run.slurm_job)
+        parser.error(f"{run.id} is driven from {run.host}: type this there")
     return options, run
+
+
+def _look_elsewhere(parser: Parser, words: Sequence[str], word: str) -> None:
+    """Look for a run of this name elsewhere, and run the command there; returns if none is known.
+
+    Refuses one that runs here and cannot be asked.
+    """
+    if word.isdecimal():
+        _go_by_slurm(parser, words, word)
+    for process in read_processes().values():
+        job, host = process.env.get("PROCESSION_JOB", ""), process.env.get("PROCESSION_DRIVER", "")
+        if job and host != os.uname().nodename and word in (job, job.rpartition("_")[0]):
+            parser.error(
+                f"the ranks here are part of {job}, which is one run, driven from {host}: "
+                f"type `{parser.prog} {job}` there"
+            )
+        if process.env.get("PROCESSION_RUN") == word:
+            parser.error(
+                f"{word} cannot be reached: it was started without control=True, or with "
+                "PROCESSION_CONTROL=0; PROCESSION_CONTROL=1 in its environment lets commands in"
+            )
+
+
+def _go_by_slurm(parser: Parser, words: Sequence[str], job: str) -> None:
+    """Exec this command on the machine that runs a job's script; returns if there is none."""
+    if os.environ.get(THERE) or shutil.which("srun") is None or shutil.which("scontrol") is None:
+        return
+    from procession.engines.contract import EngineError
+    from procession.engines.slurm.processes import ask, fact
+
+    try:
+        said = ask(("scontrol", "show", "job", "--oneliner", job), os.environ)
+    except EngineError:
+        return  # Slurm has forgotten it, or does not answer
+    state, host = fact(said, "JobState"), fact(said, "BatchHost")
+    if state != "RUNNING":
+        parser.error(f"job {job} of Slurm is {state.lower().replace('_', ' ')}: nothing runs there")
+    command = parser.prog.rpartition(" ")[2]
+    pty = ["--pty"] if command == "attach" and os.isatty(0) and os.isatty(1) else []
+    line = [
+        "srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={host}",
+        "--quiet", "--unbuffered", *pty, *own_python(COMMAND, command, *words),
+    ]  # fmt: skip
+    env = {n: v for n, v in os.environ.items() if not n.startswith("SLURM_") or n == "SLURM_CONF"}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvpe(line[0], line, {**env, THERE: "1"})
 
 
 def read_alone(parser: Parser, words: Sequence[str]) -> Given:
@@ -65,10 +103,13 @@ def read_alone(parser: Parser, words: Sequence[str]) -> Given:
     return options
 
 
-def failed(command: str, why: str) -> int:
-    """Say why a command failed; gives its exit code."""
-    say_line(f"procession {command}: error: {why}")
-    return 1
+def steer(command: str, words: list[str]) -> int:
+    """Run a command; gives its exit code, 1 where the run is not there to answer."""
+    try:
+        return import_module(f"procession.cli.steer.{command}").main(words)
+    except NotAnswered as e:
+        say_line(f"procession {command}: error: {e}")
+        return 1
 
 
 def command_line(words: Sequence[str]) -> str:

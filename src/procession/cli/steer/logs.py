@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Sequence
 from contextlib import suppress
 
 from procession.cli import readers
-from procession.cli.say import say
-from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.cli.commands import parser_of
+from procession.cli.say import say_note
+from procession.cli.steer.finding import read_run
 from procession.cli.steer.showing import (
     CONSOLE,
     LOOK_EVERY,
@@ -17,6 +16,7 @@ from procession.cli.steer.showing import (
     Consoles,
     Files,
     Live,
+    Streams,
     consoles,
 )
 from procession.cli.words import Option
@@ -55,18 +55,15 @@ def main(words: list[str]) -> int:
     """Show the output; returns the exit code."""
     options, run = read_run(PARSER, words)
     rank, lines, follow = options.get("rank"), options.get("lines"), "follow" in options
-    streams = [s for s in STREAMS if options.get(s)] or STREAMS
+    streams: Streams = [s for s in STREAMS if options.get(f"std{s}")] or STREAMS
     with consoles() as shown_on:
         files = Files(run.directory, rank, streams, lines, shown_on)
         if run.directory and files.there:
             _show(run, files, follow=follow)
             return 0
         if not run.socket or rank is not None:
-            return failed("logs", _no_files(run, rank))
-        try:
-            return _live(run, streams, ALL if lines is None else lines, follow, shown_on)
-        except NotAnswered as e:
-            return failed("logs", str(e))
+            raise NotAnswered(_no_files(run, rank))
+        return _live(run, streams, ALL if lines is None else lines, follow, shown_on)
 
 
 def _no_files(run: Run, rank: int | None) -> str:
@@ -95,16 +92,14 @@ def _show(run: Run, files: Files, *, follow: bool) -> None:
     files.close()
 
 
-def _live(
-    run: Run, streams: Sequence[str], lines: int, follow: bool, shown_on: Consoles
-) -> int:  # fmt: skip
+def _live(run: Run, streams: Streams, lines: int, follow: bool, shown_on: Consoles) -> int:
     with connect(run) as connection:
         if not connection.ask("log", lines=lines, follow=follow)["seen"]:
             raise NotAnswered(
                 f"the output of {run.id} goes straight to its own terminal: start it with "
                 "--detach, or with --log-dir and -t 3"
             )
-        say(f"procession: {run.id} keeps no files: this is what it shows now\n", sys.stderr)
+        say_note(f"{run.id} keeps no files: this is what it shows now")
         live = Live(streams, shown_on)
         for said in connection.events():
             if said.get("event") == "log_end":

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from procession.cli.say import say
-from procession.cli.steer.finding import command_line, parser_of, read_alone
+from procession.cli.commands import parser_of
+from procession.cli.say import say_note, say_out
+from procession.cli.steer.finding import command_line, read_alone
 from procession.cli.words import Option
 from procession.control.processes import read_processes
 from procession.control.runs import Run, ended, living
@@ -56,12 +56,12 @@ def main(words: list[str]) -> int:
     if options.get("all"):
         found += [_row_of(run, now) for run in others if not run.runs]
     if options.get("json"):
-        say(json.dumps(found, indent=2) + "\n", sys.stdout)
+        say_out(json.dumps(found, indent=2))
     elif found:
         rows = [("ID", "NAME", "STATE", "RANKS", "ATT", "SINCE", "MEMORY", "STEP", "PID")]
-        say(table([*rows, *map(_words, found)]), sys.stdout)
+        say_out(table([*rows, *map(_words, found)]))
     else:
-        say("procession: nothing runs here\n", sys.stderr)
+        say_note("nothing runs here")
     return 0
 
 

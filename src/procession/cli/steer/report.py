@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 
-from procession.cli.say import say
-from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.cli.commands import parser_of
+from procession.cli.say import say_out
+from procession.cli.steer.finding import read_run
 from procession.control.ask import NotAnswered
 from procession.control.runs import Run, connect
 from procession.control.words import describe
@@ -32,7 +32,7 @@ def main(words: list[str]) -> int:
         try:
             with connect(run) as connection:
                 columns = shutil.get_terminal_size((200, 24)).columns
-                say(describe(connection.ask("look"), columns) + "\n", sys.stdout)
+                say_out(describe(connection.ask("look"), columns))
             return 0
         except NotAnswered as e:
             fault = str(e)
@@ -45,9 +45,9 @@ def main(words: list[str]) -> int:
             fault = f"{how}; what there is of it lies in {run.directory}"
     text = report_in(run)
     if text:
-        say(text, sys.stdout)
+        say_out(text)
         return 0
-    return failed("report", f"{run.id}: {fault}")
+    raise NotAnswered(f"{run.id}: {fault}")
 
 
 def report_in(run: Run) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from mmap import ACCESS_READ, mmap
-from typing import Any
+from typing import Any, Literal
 
 from procession.cli import say
 from procession.control.runs import read_json
@@ -16,14 +16,14 @@ from procession.output.escape import uncoloured
 from procession.output.feed import Source
 from procession.output.follow import Follower
 from procession.output.rankfiles import open_regular
-from procession.values.base import Value
 
-STREAMS = ("stdout", "stderr")
+STREAMS: tuple[Literal["out", "err"], ...] = ("out", "err")
 CONSOLE = "console.log"  # of a detached run: all of its output
 FOR_EVER = 1e6  # seconds
 LOOK_EVERY = 0.5  # seconds: for files of a new attempt, and whether anybody reads
 
 Consoles = tuple[Console, Console]
+Streams = Sequence[Literal["out", "err"]]
 
 
 @contextmanager
@@ -38,20 +38,11 @@ def consoles(terminal: Console | None = None) -> Generator[Consoles]:
             console.close()
 
 
-class LogFile(Value):
-    """A file with output. rank: None for that of all. name: of the rank, in a prefix."""
-
-    path: str
-    stream: str
-    rank: int | None = None
-    name: str = ""
-
-
 class Files:
     """The log files of a run, shown as they grow. rank: only of this one, None: of all."""
 
     def __init__(
-        self, directory: str, rank: int | None, streams: Sequence[str], lines: int | None,
+        self, directory: str, rank: int | None, streams: Streams, lines: int | None,
         shown_on: Consoles,
     ) -> None:  # fmt: skip
         self._directory = directory
@@ -74,49 +65,47 @@ class Files:
 
     def show(self) -> None:
         """Show what there is, rank by rank."""
-        for each in self._wanted():
-            self._add(each, self._lines)
+        for path, source in self._wanted().items():
+            self._add(path, source, self._lines)
             self._follower.drain(FOR_EVER)
             self._follower = Follower(*self._shown_on)
 
     def follow(self) -> None:
         """Show what there is, and from now on what comes; to be called again, for new files."""
         lines = None if self._seen else self._lines  # what is new is new from its first line on
-        for each in self._wanted():
-            if each.path not in self._seen:
-                self._add(each, lines)
+        for path, source in self._wanted().items():
+            if path not in self._seen:
+                self._add(path, source, lines)
 
-    def _wanted(self) -> list[LogFile]:
-        """Give the console of a detached run, or the files of the last attempt."""
+    def _wanted(self) -> dict[str, Source]:
+        """Give the console of a detached run, or the files of the last attempt, by their paths."""
         console = os.path.join(self._directory, CONSOLE)
-        if self._rank is None and tuple(self._streams) == STREAMS and os.path.exists(console):
-            return [LogFile(console, "stdout")]
+        if self._rank is None and len(self._streams) > 1 and os.path.exists(console):
+            return {console: Source(-1, "out")}
         tops = {"": (self._directory, 0)}
         if nodes := _numbers(self._directory, "node_"):  # of a job, as far as seen from here
             asked = read_json(os.path.join(self._directory, "run.json")) or {}
             each = int(asked.get("nproc") or 1)
             tops = {f"{n}:": (os.path.join(self._directory, f"node_{n}"), n * each) for n in nodes}
         attempt = max((n for top, _ in tops.values() for n in _numbers(top, "attempt_")), default=0)
-        every: list[LogFile] = []
+        found: dict[str, Source] = {}
         for node, (top, first) in tops.items():
             place = os.path.join(top, f"attempt_{attempt}")
             for local in _numbers(place, ""):
                 rank, own = first + local, os.path.join(place, str(local))
-                paths = {s: os.path.join(own, f"{s}.log") for s in self._streams}
-                every += [LogFile(p, s, rank, f"{node}{rank}") for s, p in paths.items()]
-        return [f for f in every if self._rank in (None, f.rank) and os.path.isfile(f.path)]
+                for stream in self._streams if self._rank in (None, rank) else ():
+                    path, source = os.path.join(own, f"std{stream}.log"), Source(rank, stream)
+                    if self._rank is None:
+                        prefix = f"[{node}{rank}] ".encode()
+                        source = source.__replace__(prefix=prefix, colour=rank)
+                    if os.path.isfile(path):
+                        found[path] = source
+        return found
 
-    def _add(self, file: LogFile, lines: int | None) -> None:
-        self._seen.add(file.path)
-        several = self._rank is None and file.rank is not None
-        source = Source(
-            rank=-1 if file.rank is None else file.rank,
-            stream="out" if file.stream == "stdout" else "err",
-            prefix=f"[{file.name}] ".encode() if several else b"",
-            colour=file.rank if several else None,
-        )
-        at = 0 if lines is None else last_lines_at(file.path, lines)
-        self._follower.add_file(file.path, source, at)
+    def _add(self, path: str, source: Source, lines: int | None) -> None:
+        self._seen.add(path)
+        at = 0 if lines is None else last_lines_at(path, lines)
+        self._follower.add_file(path, source, at)
 
     def close(self) -> None:
         """Show what is still to be shown."""
@@ -152,9 +141,9 @@ def last_lines_at(path: str, lines: int) -> int:
 class Live:
     """What comes over a socket."""
 
-    def __init__(self, streams: Sequence[str], shown_on: Consoles) -> None:
-        self._consoles = dict(zip(("out", "err"), shown_on, strict=True))
-        self._wanted = {"out" if stream == "stdout" else "err" for stream in streams}
+    def __init__(self, streams: Streams, shown_on: Consoles) -> None:
+        self._consoles = dict(zip(STREAMS, shown_on, strict=True))
+        self._wanted = streams
 
     @property
     def unread(self) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 
-from procession.cli.say import say
-from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.cli.commands import parser_of
+from procession.cli.say import say_out
+from procession.cli.steer.finding import read_run
 from procession.cli.words import Option
-from procession.control.ask import NotAnswered
 from procession.control.runs import connect
 from procession.explain.stacks import merge
 
@@ -31,15 +30,12 @@ def main(words: list[str]) -> int:
     if not run.socket:
         why = "cannot be reached" if run.runs else "has ended: no rank is there"
         PARSER.error(f"{run.id} {why}")
-    try:
-        with connect(run) as connection:
-            group = connection.ask("look")
-            found = connection.ask("stacks", native=bool(options.get("native")))
-    except NotAnswered as e:
-        return failed("stacks", str(e))
+    with connect(run) as connection:
+        group = connection.ask("look")
+        found = connection.ask("stacks", native=bool(options.get("native")))
     if options.get("json"):
         text = json.dumps(found, indent=2)
     else:
         text = merge.format(found, first=int(group["first"])) or NOBODY
-    say(text.rstrip("\n") + "\n", sys.stdout)
+    say_out(text)
     return 0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 from procession.cli import readers
-from procession.cli.say import say
-from procession.cli.steer.finding import failed, parser_of, read_run
+from procession.cli.commands import parser_of
+from procession.cli.say import say_note, say_out
+from procession.cli.steer.finding import read_run
 from procession.cli.words import Option
-from procession.control.ask import Ended, NotAnswered
+from procession.control.ask import Ended
 from procession.control.runs import connect
 
 MARGIN = 30.0  # seconds beyond the grace period
@@ -45,7 +44,7 @@ def main(words: list[str]) -> int:
     if not run.socket:
         if run.runs:
             PARSER.error(f"{run.id} cannot be reached; send a signal to pid {run.launcher}")
-        say(f"procession: {run.id} has ended before ({run.state.lower()})\n", sys.stdout)
+        say_out(f"procession: {run.id} has ended before ({run.state.lower()})")
         return 0
     try:
         with connect(run) as connection:
@@ -59,14 +58,12 @@ def main(words: list[str]) -> int:
                 state = said["state"] if said.get("event") == "over" else state
             end = connection.end
     except Ended:
-        say(f"procession: {run.id} has ended\n", sys.stdout)
+        say_out(f"procession: {run.id} has ended")
         return 0
-    except NotAnswered as e:
-        return failed("stop", str(e))
     if end is None and not state:
-        say(f"procession: {run.id} is still there after {patience:g} s [P313]\n", sys.stderr)
+        say_note(f"{run.id} is still there after {patience:g} s [P313]")
         return 1
     how = (end or {"state": state})["state"].lower()
     code = f", exit code {end['code']}" if end is not None else ""
-    say(f"procession: {run.id} {'was stopped' if how == 'stopped' else how}{code}\n", sys.stdout)
+    say_out(f"procession: {run.id} {'was stopped' if how == 'stopped' else how}{code}")
     return 0
