@@ -10,7 +10,7 @@ __getattr__ = lazily(
         "procession.agent.beforestop": "BeforeStop",
         "procession.agent.observing": "Observer",
         "procession.agent.record": "record",
-        "procession.agent.unchanged": "reason_against",
+        "procession.agent.layers": "reason_against",
         "procession.agent.stamps": "clock",
         "procession.agent.channels": "Channel",
         "procession.agent.forking": "Forking",

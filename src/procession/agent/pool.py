@@ -49,11 +49,11 @@ class Preload(Value):
     read when they are imported (`X_*` stands for all that begin with `X_`). path: where modules are
     looked for, None for the agent's own `sys.path`. cwd: the ranks' directory. unset:
     variables that the modules may set, and that ranks begin without. listed: nothing is lost if
-    what they have left for the end of the process is not done in each rank. watched: the packages
-    whose reads of variables are known, if it is to be known later whether the imports would still
-    give the same (`agent.layers`), else None. own: why an agent that has made these
-    imports, or will have run what its group needs, is not kept for another launch, "" if it is:
-    only packages of the list are kept, since what else the user's code has read nobody knows.
+    what they have left for the end of the process is not done in each rank. watched: it is to be
+    known later whether the imports would still give the same (`agent.layers`). own: why an agent
+    that has made these imports, or will have run what its group needs, is not kept for another
+    launch, "" if it is: only packages of the list are kept, since what else the user's code has
+    read nobody knows.
     """
 
     modules: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Preload(Value):
     cwd: str = "/"
     unset: tuple[str, ...] = ()
     listed: bool = False
-    watched: tuple[str, ...] | None = None
+    watched: bool = False
     own: str = ""
 
     def covers(self, earlier: Preload) -> bool:
@@ -95,8 +95,7 @@ class Preload(Value):
             "cwd": self.cwd,
             "unset": list(self.unset),
             "listed": self.listed,
-            "watched": None if self.watched is None else list(self.watched),
-            "reads": list(self.reads),
+            "watched": self.watched,
         }
 
 
@@ -205,7 +204,7 @@ def lease(env: Mapping[str, str], wanted: Key, preload: Preload = NOTHING) -> Le
 
 def work(agent: Agent, wanted: Key, preload: Preload) -> Lease:
     """Use an agent for a group; it makes the imports that it lacks."""
-    if preload.modules or preload.watched is not None:
+    if preload.modules or preload.watched:
         # Also to one that has them all: it says again what keeps it from forking.
         agent.importing = preload.modules
         agent.send(("preload", preload.message), [], [])

@@ -60,22 +60,21 @@ class Preloaded:
         cwd: str,
         unset: list[str],
         listed: bool,
-        watched: list[str] | None = None,
-        reads: list[str] | None = None,
+        watched: bool,
     ) -> None:
         """Import modules in order, except those already imported.
 
         env: the variables that all ranks have. path: where to look for modules, `sys.path` if None.
         cwd: the ranks' directory. unset: variables that ranks begin without; those who set them
         here set them again when they are used. listed: the modules are on the list of
-        safe ones, whose finalizers (`weakref.finalize`) only free memory. watched: the packages
-        on that list, if it is to be known later whether these imports would still give the same;
-        then `reads` are the variables that the modules are known to read.
+        safe ones, whose finalizers (`weakref.finalize`) only free memory. watched: it is to be
+        known later whether these imports would still give the same.
         """
-        if watched is not None and self.layers is None:
+        if watched and self.layers is None:
             from procession.agent.layers import Layers
 
-            self.layers = Layers(watched, late=self._imported)
+            self.layers = Layers(late=self._imported)
+        layers = self.layers
         self.failed = []
         threads = 1
         before = sockets()  # those of ranks that are still to be forked are among them
@@ -83,13 +82,17 @@ class Preloaded:
         wanted = [name for name in modules if name not in sys.modules]
         if wanted and not self.fault:
             self._imported = True
-            with surroundings, self.layers or Unobserved(), Uncollected():
+            with surroundings, Uncollected():
+                if layers is not None:
+                    layers.observer.begin()
                 for name in wanted:
                     self._import(name)
                     # An observer would take the fork of this check for one of the import.
-                    if not self.culprit and self.layers is None and _threads() > threads:
+                    if not self.culprit and layers is None and _threads() > threads:
                         self.culprit = name if fault_of("", before) else ""
                         threads = _threads()
+                if layers is not None:
+                    layers.observer.end()
             printed, variables = surroundings.printed, surroundings.variables
             self.printed = self.printed[0] + printed[0], self.printed[1] + printed[1]
             self.variables.update((n, v) for n, v in variables.items() if n not in unset)
@@ -104,12 +107,12 @@ class Preloaded:
             if listed:
                 drop_finalizers()
             workarounds.apply()
-            if self.layers is not None:
-                self.layers.close({**env}, reads or ())
+            if layers is not None:
+                layers.close()
             gc.collect()
             gc.freeze()  # the collector of a rank must not touch, and so copy, pages that all share
-        if self.layers is not None and not self.layers.records:
-            self.layers.close({**env}, reads or ())  # of the interpreter alone
+        if layers is not None and not layers.records:
+            layers.close()  # of the interpreter alone
 
     def _import(self, name: str) -> None:
         package, _, child = name.rpartition(".")
@@ -124,16 +127,6 @@ class Preloaded:
                 if _is_native(sys.modules[each]):
                     self.fault = f"an import failed half-way ({self.failed[-1]})"
                 del sys.modules[each]
-
-
-class Unobserved:
-    """Stands in the place of `layers` where nobody wants to know."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 class Uncollected:
@@ -170,7 +163,7 @@ def fault_of(what: str, before: int) -> str:
         os.waitpid(pid, 0)
         if _threads() > 1:
             return f"{what} started a thread"
-    if _has_children():
+    if tree.children():
         return f"{what} started a process"
     if sockets() > before:
         return f"{what} opened a connection"
@@ -282,16 +275,6 @@ def _is_native(module: object) -> bool:
 
 def _threads() -> int:
     return len(os.listdir("/proc/self/task"))
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    except OSError:  # waitid is refused
-        return bool(tree.children())
-    return True
 
 
 def _open(prefix: str) -> int:
