@@ -126,7 +126,7 @@ class World:
         kernel = self.kernel
         system, clock, numbers = kernel.os(), kernel.time(), kernel.signal()
         fd = File(kernel, "owner").fd
-        launcher = SimpleNamespace(pidfd=fd, gone=False, is_parent=True)
+        launcher = SimpleNamespace(pidfd=fd, gone=False)
         both = {"os": system, "time": clock}
         programs = SimpleNamespace(start=lambda *_: None, done=lambda: None)
         seen = SimpleNamespace(letter="S", catches=lambda _: True, blocks=lambda _: False)

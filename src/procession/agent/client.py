@@ -113,7 +113,7 @@ class Agent:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # pyright: ignore[reportUnnecessaryComparison]
                 stream.flush()
-        from procession.agent.forked import main_forked
+        from procession.agent.main import main_forked
         from procession.agent.quiet import Quiet
 
         page, quiet = -1, Quiet()

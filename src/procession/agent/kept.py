@@ -54,10 +54,9 @@ def adapt(words: dict[str, Any], preloaded: Preloaded | None) -> str:
     from procession.agent.layers import forget_searches
     from procession.system.facts import sees, set_facts
 
-    layers = preloaded.layers if preloaded is not None else None
-    if layers is None:
-        return "nobody observed its imports"
-    changed = layers.reason_against()
+    assert preloaded is not None  # else it was not kept
+    assert preloaded.layers is not None
+    changed = preloaded.layers.reason_against()
     if changed:
         return changed
     forget_searches()

@@ -1,4 +1,4 @@
-"""The beginning of an agent that was started by exec; in a rank, the way to its program."""
+"""The beginning of an agent, by exec or by fork; in a rank, the way to its program."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from procession.agent.quiet import Quiet
 from procession.agent.server import Server, tell_crash
 from procession.system.files import descriptors
 from procession.worker.shown import HUGE_PAGES, ROOM, TUNABLES
+
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    import signal
+    from typing import Any, NoReturn
 
 # What ranks need, in small portions; see `bootstrap.warm_up`. A command that comes meanwhile waits
 # for one of them, and programs need none.
@@ -63,3 +68,42 @@ def _import_ahead(sock: socket.socket) -> None:
         if poll.poll(0):
             return
         __import__(name)
+
+
+def main_forked(
+    sock: socket.socket,
+    launcher: int,
+    live: Any,
+    mask: set[signal.Signals] | set[int],
+    page_fd: int,
+    quiet: Quiet,
+) -> NoReturn:
+    """Be the agent of start method `fork`: a fork of the launcher, with its memory; or its rank.
+
+    page_fd: the file of the page by which the launcher knows them; see `system.remains`. quiet:
+    since before the fork, after which a collection could come at once.
+    """
+    import mmap
+
+    from procession.worker import program, streams
+
+    status = 1
+    try:
+        os.setsid()
+        # Not in the launcher: what that forks besides is none of ours. It stays to the very end.
+        _page = mmap.mmap(page_fd, 0)
+        os.close(page_fd)
+        program.live = live
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        os.close(null)
+        job = Server(sock, launcher, quiet).serve(mask)
+        if job is not None:
+            from procession.worker.bootstrap import run_forked
+
+            streams.renew()
+            run_forked(job)
+        status = 0
+    finally:
+        os._exit(status)

@@ -38,11 +38,6 @@ class Owner:
         self.pidfd = pidfd_of(parent)
 
     @property
-    def is_parent(self) -> bool:
-        """Whether it has started this process."""
-        return self._parent != 0
-
-    @property
     def gone(self) -> bool:
         """Whether it has ended."""
         if self._parent:
@@ -56,16 +51,9 @@ class Owner:
 
         sock: to the owner. loop: watches the former one. Raises OSError.
         """
-        self.watch(sock)
+        wake(sock.fileno(), os.getpid())
         forget_parent()
         if self.pidfd >= 0:
             loop.forget(self.pidfd)
             os.close(self.pidfd)
         self._parent, self.pidfd = 0, pidfd
-
-    def watch(self, sock: socket.socket) -> None:
-        """Have the end of one that is not the parent wake this process. sock: to it.
-
-        Raises OSError.
-        """
-        wake(sock.fileno(), os.getpid())

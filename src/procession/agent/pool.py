@@ -135,11 +135,6 @@ def key(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
     return sys.executable, flags, early, blocked, ignored, tuple(passed), read_plain()
 
 
-def _new(env: Mapping[str, str], wanted: Key) -> Agent:
-    """Start one. Raises OSError."""
-    return Agent.start(env, passed=wanted[-2])
-
-
 def prepare(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
     """Start an agent that `lease` can take, if there is no idle one; gives its key.
 
@@ -151,7 +146,7 @@ def prepare(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
         surplus = _changed(wanted)
         if not any(entry.key == wanted for entry in _idle):
             try:
-                surplus += _keep(Lease(wanted, NOTHING, _new(env, wanted)))
+                surplus += _keep(Lease(wanted, NOTHING, Agent.start(env, passed=passed)))
             except OSError:
                 pass
     for each in surplus:
@@ -198,7 +193,7 @@ def lease(env: Mapping[str, str], wanted: Key, preload: Preload = NOTHING) -> Le
     wanted: its key, from `prepare`. Raises OSError.
     """
     taken = _take(wanted, preload)
-    agent = taken.agent if taken is not None else _new(env, wanted)
+    agent = taken.agent if taken is not None else Agent.start(env, passed=wanted[-2])
     return work(agent, wanted, preload)
 
 

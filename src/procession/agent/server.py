@@ -112,12 +112,8 @@ class Server:
         try:
             become_subreaper()
             # One that is stopped when its launcher is killed is to notice that.
-            if self._owner.is_parent:
-                wake_with_parent()
-                wake_no_more(self.sock.fileno())  # as its launcher has set it, until now
-            else:
-                self._owner.watch(self.sock)
-                self._patience = None
+            wake_with_parent()
+            wake_no_more(self.sock.fileno())  # as its launcher has set it, until now
             if self._owner.pidfd >= 0:
                 loop.watch(self._owner.pidfd, self._hear_the_last)
             if self._owner.gone:
