@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LAUNCHER = "PROCESSION_LAUNCHER"
-ROOM = 8  # descriptors that must be left for an early start; the launch itself needs some to fail
 # What every interpreter that we start runs, by its path; see there.
 ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry.py")
 
@@ -193,18 +192,9 @@ def start(env: Mapping[str, str], *, room: bool = False, passed: Sequence[int] =
 
 def start_early() -> Started | None:
     """Start one for the launch to come, if that can be done; else the launch will say why."""
-    room: list[int] = []
     try:
         for fd in (0, 1, 2):
             os.fstat(fd)  # if one is closed, the socket would get its number
-        for _ in range(ROOM):
-            room.append(os.dup(0))  # noqa: PERF401 (those before one that fails are closed, too)
-    except OSError:
-        return None
-    finally:
-        for fd in room:
-            os.close(fd)
-    try:
         started = start(dict(os.environ))
     except OSError:
         return None

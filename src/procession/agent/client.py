@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
-import select
 import signal
 import sys
 import threading
@@ -166,9 +165,7 @@ class Agent:
     @property
     def says_more(self) -> bool:
         """Whether there is something to be received, or the end of it."""
-        poll = select.poll()
-        poll.register(self.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
+        return protocol.is_readable(self.fileno())
 
     def flush(self) -> None:
         """Send what the socket takes."""

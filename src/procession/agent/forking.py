@@ -242,11 +242,6 @@ class Forking:
 
     # -- in the rank
 
-    def restore_handlers(self) -> None:
-        """Set the handlers of signals as they were before those of the agent."""
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-
     def _become_rank(
         self, common: Job, job: Job, fds: list[int], status: int, read_end: int
     ) -> Job:
@@ -257,7 +252,8 @@ class Forking:
             if not die_with_parent(self._pid):
                 os._exit(1)
             signal.set_wakeup_fd(-1)
-            self.restore_handlers()
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
             stage = "set up its streams, directory and environment"
             if job["kind"] == "python":
                 self._leave()

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
-import select
 import sys
 
-from procession.agent.protocol import close_all
+from procession.agent.protocol import close_all, is_readable
 from procession.agent.quiet import Quiet
 from procession.agent.server import Server, tell_crash
 from procession.system.files import descriptors
+from procession.worker import NEEDED
 from procession.worker.shown import HUGE_PAGES, ROOM, TUNABLES
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
     import signal
     from typing import Any, NoReturn
-
-# What ranks need, in small portions; see `bootstrap.warm_up`. A command that comes meanwhile waits
-# for one of them, and programs need none.
-NEEDED = ("procession.worker.setup", "operator", "collections", "functools", "enum", "signal",
-          "weakref", "re", "_compat_pickle", "pickle",
-          "procession.worker.outcome", "procession.worker.bootstrap",
-          "importlib.machinery", "faulthandler", "json", "tokenize", "traceback",
-          "procession.worker.description")  # fmt: skip
 
 
 def main() -> None:
@@ -61,11 +53,12 @@ def main() -> None:
 
 
 def _import_ahead(sock: socket.socket) -> None:
-    """Import what ranks need while there is nothing else to do."""
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    for name in NEEDED:
-        if poll.poll(0):
+    """Import what ranks need while there is nothing else to do.
+
+    A command that comes meanwhile waits for one of them, and programs need none.
+    """
+    for name in ("procession.worker.setup", *NEEDED):
+        if is_readable(sock.fileno()):
             return
         __import__(name)
 

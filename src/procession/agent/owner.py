@@ -16,8 +16,8 @@ ends of that socket.
 from __future__ import annotations
 
 import os
-import select
 
+from procession.agent.protocol import is_readable
 from procession.system.prctl import forget_parent
 from procession.system.processes import pidfd_of
 from procession.system.signals import wake
@@ -42,9 +42,7 @@ class Owner:
         """Whether it has ended."""
         if self._parent:
             return os.getppid() != self._parent
-        poll = select.poll()
-        poll.register(self.pidfd, select.POLLIN)
-        return bool(poll.poll(0))
+        return is_readable(self.pidfd)
 
     def replace(self, pidfd: int, sock: socket.socket, loop: EventLoop) -> None:
         """Take another owner, which is not the parent, by its pidfd; that belongs to this object.

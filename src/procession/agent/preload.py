@@ -17,8 +17,8 @@ import gc
 import os
 import signal
 import sys
+import time
 
-from procession.agent import workarounds
 from procession.system import tree
 from procession.worker.setup import replace_environment
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel", "/dev/neuron", "/dev/davinci")
 NEVER = 2_000_000_011  # objects: a threshold for the collector that nobody else sets
+C10D, DESTROY = "torch.distributed.distributed_c10d", "destroy_process_group"
+MOMENT = 0.03  # seconds
 _NOT_SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 
 
@@ -82,7 +84,11 @@ class Preloaded:
         wanted = [name for name in modules if name not in sys.modules]
         if wanted and not self.fault:
             self._imported = True
-            with surroundings, Uncollected():
+            # The collector takes a sixth of the time of large imports. It is not switched off: an
+            # import may ask for that, or do it itself. One that sets the threshold keeps its own.
+            threshold = gc.get_threshold()
+            gc.set_threshold(NEVER)
+            with surroundings:
                 if layers is not None:
                     layers.observer.begin()
                 for name in wanted:
@@ -93,6 +99,8 @@ class Preloaded:
                         threads = _threads()
                 if layers is not None:
                     layers.observer.end()
+            if gc.get_threshold()[0] == NEVER:
+                gc.set_threshold(*threshold)
             printed, variables = surroundings.printed, surroundings.variables
             self.printed = self.printed[0] + printed[0], self.printed[1] + printed[1]
             self.variables.update((n, v) for n, v in variables.items() if n not in unset)
@@ -106,7 +114,7 @@ class Preloaded:
                 self.fault = self.fault or why
             if listed:
                 drop_finalizers()
-            workarounds.apply()
+            _let_process_groups_end()
             if layers is not None:
                 layers.close()
             gc.collect()
@@ -127,22 +135,6 @@ class Preloaded:
                 if _is_native(sys.modules[each]):
                     self.fault = f"an import failed half-way ({self.failed[-1]})"
                 del sys.modules[each]
-
-
-class Uncollected:
-    """Keeps the collector from running, which takes a sixth of the time of large imports.
-
-    It is not switched off: an import may ask for that, or do it itself. An import that sets the
-    threshold itself keeps what it has set.
-    """
-
-    def __enter__(self) -> None:
-        self._before = gc.get_threshold()
-        gc.set_threshold(NEVER)
-
-    def __exit__(self, *_: object) -> None:
-        if gc.get_threshold()[0] == NEVER:
-            gc.set_threshold(*self._before)
 
 
 def sockets() -> int:
@@ -251,6 +243,36 @@ def drop_finalizers() -> None:
 
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
         finalizer.atexit = False
+
+
+def _let_process_groups_end() -> None:
+    """Work around a fault of torch (seen in 2.13.0) that shows more often after early imports.
+
+    After the last collective operation a thread of Gloo gives up an object of Python, for which it
+    needs the interpreter's lock. If `destroy_process_group` returns meanwhile, and a model of
+    DistributedDataParallel is then freed, the main thread frees the process group, holds the lock,
+    and waits for that thread: the rank never ends. Where a rank imports torch for itself, what its
+    first step still imports keeps the two apart. So in ranks that have all imports from the
+    beginning, that function first gives the lock away for a moment, wherever it is known by its
+    name. By itself, torch hangs in the same way if a script begins with `import torch._dynamo`.
+
+    Rejected: not to import `torch._dynamo` before, which is most of what a second run gains.
+    """
+    destroy: Any = getattr(sys.modules.get(C10D), DESTROY, None)
+    if destroy is None or hasattr(destroy, "procession_waits"):
+        return
+    from functools import wraps
+
+    @wraps(destroy)
+    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(MOMENT)  # without the lock
+        return destroy(*args, **kwargs)
+
+    destroy_process_group.__dict__["procession_waits"] = True
+    for module in list(sys.modules.values()):
+        names: dict[str, Any] = getattr(module, "__dict__", {})
+        if names.get(DESTROY) is destroy:
+            names[DESTROY] = destroy_process_group
 
 
 def _is_here(directory: str) -> bool:

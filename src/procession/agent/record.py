@@ -197,8 +197,9 @@ class _Recording:
             for each in path:
                 if isinstance(each, str):
                     self._observer.search(each, last)
-        for directory in _site_directories():
-            self._observer.listing(os.path.abspath(directory))
+        for directory in (*site.getsitepackages(), site.USER_SITE):
+            if directory:
+                self._observer.listing(os.path.abspath(directory))
 
 
 def _source_of(path: str) -> str:
@@ -211,15 +212,6 @@ def _source_of(path: str) -> str:
         return machinery.source_from_cache(path)  # pyright: ignore
     except (ValueError, NotImplementedError):
         return ""
-
-
-def _site_directories() -> list[str]:
-    if sys.flags.no_site:
-        return []
-    found = [*site.getsitepackages()]
-    if site.ENABLE_USER_SITE is not None and site.USER_SITE:
-        found.append(site.USER_SITE)
-    return found
 
 
 def _mapped() -> list[str]:
