@@ -58,19 +58,15 @@ class Agent:
 
     @classmethod
     def start(
-        cls,
-        env: Mapping[str, str] | None = None,
-        *,
-        room: bool = False,
-        passed: Sequence[int] = (),
+        cls, env: Mapping[str, str], *, room: bool = False, passed: Sequence[int] = ()
     ) -> Agent:
-        """Start one by exec. env: its environment, this process's if None. room: it may be kept.
+        """Start one by exec. env: its environment. room: it may be kept.
 
         passed: descriptors that its ranks inherit. Raises OSError.
         """
         reap_dying()
         with _lock:
-            return cls.of(boot.start(os.environ if env is None else env, room=room, passed=passed))
+            return cls.of(boot.start(env, room=room, passed=passed))
 
     @classmethod
     def taken(cls, pid: int, fd: int) -> Agent:

@@ -90,7 +90,6 @@ class Observer:
     """
 
     def __init__(self) -> None:
-        self.began = stamps.clock()
         self.elsewhere = stamps.devices_elsewhere()
         self._hears = False
         self.forget()

@@ -32,7 +32,7 @@ import time
 
 from procession.agent import protocol
 from procession.agent.children import kill_all, reap_all
-from procession.agent.forking import Forking, remove_traces
+from procession.agent.forking import Forking, remove_traces, why
 from procession.agent.owner import Owner
 from procession.agent.protocol import close_all, is_readable
 from procession.agent.quiet import Quiet
@@ -121,7 +121,7 @@ class Server:
         except BaseException as e:
             if os.getpid() != self._pid:
                 raise
-            self._report("crashed", _said(e))
+            self._report("crashed", why(e)[1])
             self._send()
             return None
         finally:
@@ -363,12 +363,7 @@ class Server:
 
 def tell_crash(sock: socket.socket, e: Exception) -> None:
     """Report to the launcher that an agent failed before it could work."""
-    protocol.Sender(sock).send(("reports", [("crashed", _said(e))]), [], [])
-
-
-def _said(e: BaseException) -> str:
-    why = e.strerror if isinstance(e, OSError) else None
-    return why or f"{type(e).__name__}: {e}"
+    protocol.Sender(sock).send(("reports", [("crashed", why(e)[1])]), [], [])
 
 
 def _wake_up(_number: int, _frame: object) -> None:
