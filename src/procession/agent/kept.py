@@ -49,9 +49,9 @@ def adapt(words: dict[str, Any], preloaded: Preloaded | None) -> str:
     """Become as a launcher wants this process, as far as that can be; gives what is in the way.
 
     words: its `pid`, and its `facts`, or those of its thread. What was imported is used only if
-    nothing has changed that decided it (`layers`).
+    nothing has changed that decided it (`record`).
     """
-    from procession.agent.layers import forget_searches
+    from procession.agent.record import forget_searches
     from procession.system.facts import sees, set_facts
 
     assert preloaded is not None  # else it was not kept

@@ -26,7 +26,7 @@ TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.agent.layers import Layers
+    from procession.agent.record import Layers
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel", "/dev/neuron", "/dev/davinci")
 NEVER = 2_000_000_011  # objects: a threshold for the collector that nobody else sets
@@ -41,7 +41,7 @@ class Preloaded:
     fault: why no rank may be forked from this process, "" if ranks may. culprit: the module whose
     import that was, "" if that is not known. failed: modules that could
     not be imported. printed: what the imports wrote to stdout and to stderr. variables: those of
-    the environment that the imports have set. layers: if the imports are observed, see `layers`.
+    the environment that the imports have set. layers: if the imports are observed, see `record`.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Preloaded:
         known later whether these imports would still give the same.
         """
         if watched and self.layers is None:
-            from procession.agent.layers import Layers
+            from procession.agent.record import Layers
 
             self.layers = Layers(late=self._imported)
         layers = self.layers

@@ -1,13 +1,18 @@
-"""What decided the imports of a layer, as a plain value that can be kept and compared.
+"""What an agent has imported, with records of what decided it: plain values, to be compared later.
 
-Theory of operation. `record` goes through what an `Observer` saw, and through the modules that are
-new. Each file is stamped again: if it has changed since before the import read it, nobody can say
-what was imported, and the record has a `fault`. In a directory only those names count that could
-change the result of a search: a name that would hide a module, or one that was looked for and not
-found. So a log file that is made beside a program changes nothing. The record of the lowest layer
-also has what the interpreter itself has read: its binary, every mapped library, `pyvenv.cfg`,
-`.pth` files. Variables are not in it: which ones the packages read stands on the list of safe ones,
-and the keeper compares them.
+Theory of operation. An agent that is kept makes the imports of its first launch, and those that
+later launches need beside them. Of each time there is a record, a layer. If one of them is no
+longer true, what the process holds is useless. Only imports of installed packages are kept
+(`preload.choose`): they read little, and change by an installation.
+
+`record` goes through what an `Observer` saw, and through the modules that are new. Each file is
+stamped again: if it has changed since before the import read it, nobody can say what was imported,
+and the record has a `fault`. In a directory only those names count that could change the result of
+a search: a name that would hide a module, or one that was looked for and not found. So a log file
+that is made beside a program changes nothing. The record of the lowest layer also has what the
+interpreter itself has read: its binary, every mapped library, `pyvenv.cfg`, `.pth` files. Variables
+are not in it: which ones the packages read stands on the list of safe ones, and the next launcher
+compares them.
 
 A record is a dict:
     fault        why these imports must not be used again, ""
@@ -17,6 +22,13 @@ A record is a dict:
 
 Not seen are files that native code opens itself (except libraries), and checks whether a path
 exists.
+
+Whether a record is still true is asked at each launch that could use it, so that is one loop over
+thousands of files; those of torch take some 10 ms. Directories come first: they show most changes
+at the least cost.
+
+Rejected: to load changed modules again in place (`importlib.reload`). Other modules and objects
+would still refer to the old ones.
 """
 
 from __future__ import annotations
@@ -27,7 +39,7 @@ import sys
 import time
 
 from procession.agent import stamps
-from procession.agent.observing import Listing, Observer, entries_of
+from procession.agent.observing import Listing, Observer, entries_of, relevant
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -42,6 +54,33 @@ _SYSTEM_FILES = ("/etc/passwd", "/etc/group", "/etc/hostname", "/etc/localtime",
                  "/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/ssl/openssl.cnf",
                  "/usr/lib/ssl/openssl.cnf", "/usr/local/ssl/openssl.cnf")  # fmt: skip
 _NO_FILES = (b"/dev/", b"/memfd:", b"/SYSV")  # that stand among the mapped ones
+
+
+class Layers:
+    """The records of this process, lowest first.
+
+    late: something was imported before, and nobody knows what decided it. fault: why these layers
+    must not be used again, whatever changes; "" if they may.
+    """
+
+    def __init__(self, *, late: bool = False) -> None:
+        self.records: list[Record] = []
+        self.fault = "it was not observed from the beginning" if late else ""
+        self.observer = Observer()
+        self._before: set[str] = set()
+
+    def close(self) -> None:
+        """End a layer: what comes now belongs to another one."""
+        new = [name for name in list(sys.modules) if name not in self._before]
+        self._before.update(new)
+        self.records.append(record(self.observer, new, lowest=not self.records))
+        self.fault = self.fault or self.records[-1]["fault"]
+
+    def reason_against(self) -> str:
+        """Give why these layers must not be used: what has changed, "" if nothing has."""
+        reasons = [self.fault]
+        reasons += map(reason_against, self.records)
+        return next(filter(None, reasons), "")
 
 
 def record(observer: Observer, modules: list[str], *, lowest: bool) -> Record:
@@ -234,3 +273,53 @@ def _archive_of(path: str) -> str:
         if os.path.isfile(path):
             return path
     return ""
+
+
+def reason_against(layer: Record) -> str:
+    """Give what has changed since the record was made, "" if nothing has: one plain reason."""
+    return layer["fault"] or _changed_directory(layer) or _changed_file(layer)
+
+
+def _changed_directory(layer: Record) -> str:
+    for path, before, names, whole, then in layer["directories"]:
+        if before is not None and stamps.of_directory(path) == before:
+            continue
+        now = relevant(entries_of(path), frozenset(names), whole)
+        differ = {*now} ^ {*then}
+        if differ:
+            entry = min(differ)
+            return f"{os.path.join(path, entry)} {'is new' if entry in now else 'was removed'}"
+    return ""
+
+
+def _changed_file(layer: Record) -> str:
+    look = stamps.of
+    for path, before in layer["files"].items():
+        now = look(path)
+        if now != before:
+            return f"{path} {'is new' if before is None else _change(now)}"
+    for path in layer["opened"]:
+        now = stamps.of_opened(path)
+        if now != layer["files"][path]:
+            return f"{path} {_change(now)}"
+    return ""
+
+
+def _change(now: stamps.Stamp) -> str:
+    return "was removed" if now is None else "changed"
+
+
+def forget_searches() -> None:
+    """Have modules searched for anew: what a finder remembers of a directory may be old.
+
+    It compares the time of the directory, which does not show a change in the same tick.
+    """
+    finders: dict[str, Any] = dict(sys.path_importer_cache)
+    for path, finder in finders.items():
+        if finder is None:
+            del sys.path_importer_cache[path]  # nothing was there
+        elif hasattr(finder, "invalidate_caches"):
+            finder.invalidate_caches()
+    metadata: Any = sys.modules.get("importlib.metadata")
+    if metadata is not None:
+        metadata.MetadataPathFinder().invalidate_caches()  # a method of objects before Python 3.12
