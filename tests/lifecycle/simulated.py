@@ -126,12 +126,12 @@ class World:
         kernel = self.kernel
         system, clock, numbers = kernel.os(), kernel.time(), kernel.signal()
         fd = File(kernel, "owner").fd
-        launcher = SimpleNamespace(pidfd=fd, gone=False, is_parent=True)
+        launcher = SimpleNamespace(pidfd=fd, gone=False)
         both = {"os": system, "time": clock}
         programs = SimpleNamespace(start=lambda *_: None, done=lambda: None)
         seen = SimpleNamespace(letter="S", catches=lambda _: True, blocks=lambda _: False)
         return {
-            server: {**both, "select": kernel.select(), "signal": self._signals(numbers),
+            server: {**both, "signal": self._signals(numbers),
                      "Owner": lambda _: launcher, "become_subreaper": int, "wake_with_parent": int,
                      "wake_no_more": int},
             eventloop: {**both, "select": kernel.select()},
@@ -139,7 +139,7 @@ class World:
             children: both,
             tree: {"os": system, "children": lambda: [p.pid for p in kernel.below(AGENT)]},
             signals: {"os": system},
-            protocol: {"os": system},
+            protocol: {"os": system, "select": kernel.select()},
             limits: both,
             order: {"time": clock, "caught_alive": self._caught_alive},
             forking: {**both, "signal": numbers, "Programs": lambda *_: programs,

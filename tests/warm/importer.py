@@ -1,9 +1,8 @@
 """A process whose forks import a program: cold, or observed with a record of what decided it.
 
 Run by its path; it finds `seams` beside its directory. Reads lines of JSON from stdin: {"path": to
-be put before `sys.path`, "module": its name, "env": variables, "observed": whether, "listed":
-packages}; writes the length of the answer, a line, and the answer by marshal: (what
-`module.value()` gives, record or None).
+be put before `sys.path`, "module": its name, "observed": whether}; writes the length of the answer,
+a line, and the answer by marshal: (what `module.value()` gives, record or None).
 """
 
 import json
@@ -17,13 +16,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def imported(wish):
     from seams.agent import Observer, record
 
-    for name in [n for n in os.environ if n.startswith("FUZZ_")]:
-        del os.environ[name]
-    os.environ.update(wish["env"])
-    env = dict(os.environ)
     sys.path[:] = [*wish["path"], *sys.path]
     sys.path_importer_cache.clear()
-    observer = Observer([*wish["listed"], "__main__"]) if wish["observed"] else None
+    observer = Observer() if wish["observed"] else None
     if observer is not None:
         observer.begin()
     try:
@@ -33,7 +28,7 @@ def imported(wish):
     if observer is None:
         return value, None
     observer.end()
-    return value, record(observer, list(sys.modules), env, ["FUZZ_P*"], lowest=True)
+    return value, record(observer, list(sys.modules), lowest=True)
 
 
 def main():

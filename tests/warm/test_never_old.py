@@ -23,14 +23,14 @@ def walk(importer, root, seed, steps):
     used, why = 0, {}
     for step in range(steps):
         done = [tree.change() for _ in range(tree.random.choice((1, 1, 2, 3)))]
-        reason = importer.reason(record, tree.env) if record else "the first"
-        cold, _ = importer.ask(tree.path, tree.env, observed=False)
+        reason = importer.reason(record) if record else "the first"
+        cold, _ = importer.ask(tree.path, observed=False)
         if not reason:
             used += 1
             assert kept == cold, f"seed {seed}, step {step}: {done}"
         else:
             why[reason] = why.get(reason, 0) + 1
-            kept, record = importer.ask(tree.path, tree.env, observed=True)
+            kept, record = importer.ask(tree.path, observed=True)
             if not record["fault"]:
                 assert kept == cold, f"seed {seed}, step {step}, while recorded: {done}"
     return used, why

@@ -149,16 +149,16 @@ def test_limits_of_a_launch_are_its_own(tmp_path, monkeypatch, change, module):
 @pytest.mark.timeout(200)
 def test_a_package_of_the_list_that_has_changed_is_imported_anew(tmp_path, kept):
     """A stand-in for one. What it has read of variables counts as well."""
-    source = "import os\nos.environ.get('EINOPS_READS')\n"
-    package = write(tmp_path / "site-packages" / "einops.py", source)
-    script = write(tmp_path / "a.py", "import einops\nprint(einops.__name__)\n")
+    source = "import os\nos.environ.get('MPMATH_READS')\n"
+    package = write(tmp_path / "site-packages" / "mpmath.py", source)
+    script = write(tmp_path / "a.py", "import mpmath\nprint(mpmath.__name__)\n")
     env = {**os.environ, "PYTHONPATH": str(package.parent)}
 
     def cold(**more):
-        return warm(script, "--preload", "einops", env={**env, **more})[1]
+        return warm(script, "--preload", "mpmath", env={**env, **more})[1]
 
     assert cold() == "nothing is kept yet"
     assert cold(NOBODY_READS="1") == ""
     os.utime(package)
     assert cold() == f"{package} changed"
-    assert cold(EINOPS_READS="1") == "the variable EINOPS_READS changed"
+    assert cold(MPMATH_READS="1") == "a variable changed that the imports have read"

@@ -1,6 +1,6 @@
 """A program in a temporary directory, whose imports can be decided in many ways, and its changes.
 
-`value()` of its module `program` is a text that tells of every file and variable that was read.
+`value()` of its module `program` is a text that tells of every file that was read.
 """
 
 import os
@@ -37,14 +37,12 @@ try:
         data = f.read()
 except OSError:
     data = "none"
-found = [b.WHAT, pkg.WHAT, pkg.sub.WHAT, plugged, part, dist, data, inner,
-         os.environ.get("FUZZ_A"), "FUZZ_B" in os.environ, os.environ.get("FUZZ_P1")]
+found = [b.WHAT, pkg.WHAT, pkg.sub.WHAT, plugged, part, dist, data, inner]
 def value():
     return "%s %r" % (WHAT, found)
 WHAT = "00000000"
 """
 NAMES = ("program", "b", "plug", "pkg", "c")
-VARIABLES = ("FUZZ_A", "FUZZ_B", "FUZZ_P1", "FUZZ_UNREAD")
 
 
 class Tree:
@@ -53,7 +51,6 @@ class Tree:
     def __init__(self, root, seed):
         self.root = str(root)
         self.random = random.Random(seed)
-        self.env = {}
         self.number = 0
         self.saved = []  # (path, content, status) of earlier versions
         self.path = [self._at(d) for d in ("proj", "early", "site", "lib.zip")]
@@ -92,8 +89,8 @@ class Tree:
         """Change something at random, or nothing; gives words for it."""
         change = self.random.choice(
             (self._edit, self._edit, self._edit, self._replace, self._rename, self._shadow,
-             self._install, self._delete, self._revert, self._revert, self._touch, self._variable,
-             self._variable, self._compiled, self._unrelated, self._unrelated, self._nothing,
+             self._install, self._delete, self._revert, self._revert, self._touch, self._compiled,
+             self._unrelated, self._unrelated, self._nothing,
              self._swap, self._link, self._zip)
         )  # fmt: skip
         try:
@@ -202,14 +199,6 @@ class Tree:
         path = self._any()
         os.utime(path)
         return path
-
-    def _variable(self):
-        name = self.random.choice(VARIABLES)
-        if name in self.env and self.random.random() < 0.5:
-            del self.env[name]
-        else:
-            self.env[name] = self.random.choice("abc")
-        return name
 
     def _compiled(self):
         found = [p for p in self.files() if p.endswith(".pyc")]

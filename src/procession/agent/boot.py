@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
 import errno
+import fcntl
 import os
 import sys
 
 from procession.system.files import named
 from procession.system.identity import own_mark, proc_is_ours
+from procession.system.signals import wake
 from procession.system.tree import CHILDREN
 from procession.worker.shown import HUGE_PAGES, ROOM_BYTES, TITLE_ROOM, TUNABLES
 from procession.worker.shown import ROOM as MARK_ROOM
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LAUNCHER = "PROCESSION_LAUNCHER"
-ROOM = 8  # descriptors that must be left for an early start; the launch itself needs some to fail
 # What every interpreter that we start runs, by its path; see there.
 ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry.py")
 
@@ -171,7 +172,13 @@ def start(env: Mapping[str, str], *, room: bool = False, passed: Sequence[int] =
                     *((os.POSIX_SPAWN_DUP2, copy, target) for copy, target in copies),
                 ],
             )
-            wake_without_us(theirs.fileno(), pid)
+            try:
+                # The end of this process wakes an agent that was stopped while it still begins: it
+                # cannot have set its parent-death signal yet. What its end of the socket shares
+                # with ours tells of the end of all that hold ours; see `owner`.
+                wake(theirs.fileno(), pid)
+            except OSError:
+                pass  # it will do it itself, a moment later
         finally:
             for copy, _ in copies:
                 os.close(copy)
@@ -183,34 +190,11 @@ def start(env: Mapping[str, str], *, room: bool = False, passed: Sequence[int] =
     return Started(pid, ours, env)
 
 
-def wake_without_us(theirs: int, pid: int) -> None:
-    """Have the end of this process wake an agent that was stopped while it still begins.
-
-    It cannot have set its parent-death signal yet. theirs: its end of the socket. What it shares
-    with ours tells of the end of all that hold ours; see `owner`.
-    """
-    try:
-        from procession.system.signals import wake
-
-        wake(theirs, pid)
-    except (OSError, ImportError):
-        pass  # no file can be opened: it will do it itself, a moment later
-
-
 def start_early() -> Started | None:
     """Start one for the launch to come, if that can be done; else the launch will say why."""
-    room: list[int] = []
     try:
         for fd in (0, 1, 2):
             os.fstat(fd)  # if one is closed, the socket would get its number
-        for _ in range(ROOM):
-            room.append(os.dup(0))  # noqa: PERF401 (those before one that fails are closed, too)
-    except OSError:
-        return None
-    finally:
-        for fd in room:
-            os.close(fd)
-    try:
         started = start(dict(os.environ))
     except OSError:
         return None
@@ -227,12 +211,8 @@ def end_early() -> None:
 def _duplicate_above(fd: int, number: int) -> int:
     """Duplicate a descriptor onto a number above this one. Raises OSError."""
     try:
-        import fcntl
-
         return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, number + 1)
     except OSError as e:
         if e.errno == errno.EINVAL:  # the limit of open files is no higher
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
         raise
-    except ImportError:  # `fcntl` is a file, which could not be opened either
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None

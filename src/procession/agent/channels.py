@@ -43,7 +43,7 @@ class Channel:
         sock.setblocking(False)
         self._sock = sock
         self.fd = sock.fileno()
-        self._rank = rank
+        self.rank = rank
         self._largest: dict[bytes, int] = may["largest"]
         self._pickles: bool = may["pickles"]
         self._tell = tell
@@ -93,12 +93,12 @@ class Channel:
             fault = self._fault(kind, length)
             if fault:
                 self._refused = True
-                self._tell("refused", self._rank, fault)
+                self._tell("refused", self.rank, fault)
                 return
             if kind.islower():  # the body is in a file
                 fd = self._fds.pop(0) if self._fds else -1
                 del self._data[: HEADER.size]
-                self._complete(kind, at, ("file", self._rank, kind.upper(), at, length), fd)
+                self._complete(kind, at, ("file", self.rank, kind.upper(), at, length), fd)
             elif length > INLINE:
                 body = bytes(self._data[HEADER.size :])
                 self._data.clear()
@@ -107,7 +107,7 @@ class Channel:
             elif len(self._data) >= HEADER.size + length:
                 body = bytes(self._data[HEADER.size : HEADER.size + length])
                 del self._data[: HEADER.size + length]
-                self._complete(kind, at, ("frame", self._rank, kind, at, body))
+                self._complete(kind, at, ("frame", self.rank, kind, at, body))
             else:
                 return
         if self._described:
@@ -118,10 +118,10 @@ class Channel:
         piece, rest = data[: self._left], data[self._left :]
         self._left -= len(piece)
         if piece:
-            self._tell("piece", self._rank, piece)
+            self._tell("piece", self.rank, piece)
         if not self._left:
             kind, at = self._frame
-            self._complete(kind, at, ("frame", self._rank, kind, at, None))
+            self._complete(kind, at, ("frame", self.rank, kind, at, None))
         return rest
 
     def _complete(self, kind: bytes, at: int, words: tuple[Any, ...], fd: int = -1) -> None:

@@ -152,6 +152,11 @@ class Children:
 def kill_all() -> bool:
     """Kill all children, and reap the dead ones without a report; True if none is left."""
     tree.signal_children(signal.SIGKILL, set(), set())
+    return reap_all()
+
+
+def reap_all() -> bool:
+    """Reap the dead children without a report; True if none is left."""
     try:
         while os.wait4(-1, os.WNOHANG)[0]:
             pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
-import select
 import signal
 import sys
 import threading
@@ -59,19 +58,15 @@ class Agent:
 
     @classmethod
     def start(
-        cls,
-        env: Mapping[str, str] | None = None,
-        *,
-        room: bool = False,
-        passed: Sequence[int] = (),
+        cls, env: Mapping[str, str], *, room: bool = False, passed: Sequence[int] = ()
     ) -> Agent:
-        """Start one by exec. env: its environment, this process's if None. room: it may be kept.
+        """Start one by exec. env: its environment. room: it may be kept.
 
         passed: descriptors that its ranks inherit. Raises OSError.
         """
         reap_dying()
         with _lock:
-            return cls.of(boot.start(os.environ if env is None else env, room=room, passed=passed))
+            return cls.of(boot.start(env, room=room, passed=passed))
 
     @classmethod
     def taken(cls, pid: int, fd: int) -> Agent:
@@ -113,7 +108,7 @@ class Agent:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # pyright: ignore[reportUnnecessaryComparison]
                 stream.flush()
-        from procession.agent.forked import main_forked
+        from procession.agent.main import main_forked
         from procession.agent.quiet import Quiet
 
         page, quiet = -1, Quiet()
@@ -166,9 +161,7 @@ class Agent:
     @property
     def says_more(self) -> bool:
         """Whether there is something to be received, or the end of it."""
-        poll = select.poll()
-        poll.register(self.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
+        return protocol.is_readable(self.fileno())
 
     def flush(self) -> None:
         """Send what the socket takes."""

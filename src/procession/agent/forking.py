@@ -159,7 +159,7 @@ class Forking:
             if any(fds[place] < 0 for place in places):
                 # The kernel dropped descriptors for which there was no room here.
                 no_room = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-                group.failed(job["rank"], "make its pipes", *_why(no_room))
+                group.failed(job["rank"], "make its pipes", *why(no_room))
                 return None
             if job["kind"] == "exec" and self._start(common, job, fds):
                 return None
@@ -179,7 +179,7 @@ class Forking:
         try:
             started = self._programs.start(common, job, fds)
         except OSError as e:
-            self._group.failed(rank, "fork", *_why(e))
+            self._group.failed(rank, "fork", *why(e))
             return True
         if started is None:
             return False
@@ -222,7 +222,7 @@ class Forking:
             for each in (ours, theirs):
                 if each is not None:
                     each.close()
-            self._group.failed(rank, stage, *_why(e))
+            self._group.failed(rank, stage, *why(e))
             return None
         if not pid:
             if ours is not None and theirs is not None:
@@ -242,11 +242,6 @@ class Forking:
 
     # -- in the rank
 
-    def restore_handlers(self) -> None:
-        """Set the handlers of signals as they were before those of the agent."""
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-
     def _become_rank(
         self, common: Job, job: Job, fds: list[int], status: int, read_end: int
     ) -> Job:
@@ -257,7 +252,8 @@ class Forking:
             if not die_with_parent(self._pid):
                 os._exit(1)
             signal.set_wakeup_fd(-1)
-            self.restore_handlers()
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
             stage = "set up its streams, directory and environment"
             if job["kind"] == "python":
                 self._leave()
@@ -274,7 +270,7 @@ class Forking:
                 stage = START_PROGRAM
                 setup.execute(job)
         except BaseException as e:
-            number, text = _why(e)
+            number, text = why(e)
             said = f"{stage}{SEPARATOR}{number}{SEPARATOR}{text}"
             os.write(status, said.encode(errors="backslashreplace")[:4000])
             os._exit(127)
@@ -312,7 +308,7 @@ class Forking:
         return self._faults.pop(rank, None)
 
 
-def _why(e: BaseException) -> tuple[int, str]:
+def why(e: BaseException) -> tuple[int, str]:
     """Give the errno of an error, or 0, and what it says."""
     if not isinstance(e, OSError) or not e.strerror:
         return 0, f"{type(e).__name__}: {e}"

@@ -48,16 +48,15 @@ def check(preloaded: Preloaded | None, before: set[int]) -> str:
 def adapt(words: dict[str, Any], preloaded: Preloaded | None) -> str:
     """Become as a launcher wants this process, as far as that can be; gives what is in the way.
 
-    words: its `pid`, its `facts`, or those of its thread, and `env`: the variables that all of its
-    ranks have. What was imported is used only if nothing has changed that decided it (`layers`).
+    words: its `pid`, and its `facts`, or those of its thread. What was imported is used only if
+    nothing has changed that decided it (`record`).
     """
-    from procession.agent.layers import forget_searches
+    from procession.agent.record import forget_searches
     from procession.system.facts import sees, set_facts
 
-    layers = preloaded.layers if preloaded is not None else None
-    if layers is None:
-        return "nobody observed its imports"
-    changed = layers.reason_against(words["env"])
+    assert preloaded is not None  # else it was not kept
+    assert preloaded.layers is not None
+    changed = preloaded.layers.reason_against()
     if changed:
         return changed
     forget_searches()

@@ -1,25 +1,22 @@
-"""The beginning of an agent that was started by exec; in a rank, the way to its program."""
+"""The beginning of an agent, by exec or by fork; in a rank, the way to its program."""
 
 from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
 import os
-import select
 import sys
 
-from procession.agent.protocol import close_all
+from procession.agent.protocol import close_all, is_readable
 from procession.agent.quiet import Quiet
 from procession.agent.server import Server, tell_crash
 from procession.system.files import descriptors
+from procession.worker import NEEDED
 from procession.worker.shown import HUGE_PAGES, ROOM, TUNABLES
 
-# What ranks need, in small portions; see `bootstrap.warm_up`. A command that comes meanwhile waits
-# for one of them, and programs need none.
-NEEDED = ("procession.worker.setup", "operator", "collections", "functools", "enum", "signal",
-          "weakref", "re", "_compat_pickle", "pickle",
-          "procession.worker.outcome", "procession.worker.bootstrap",
-          "importlib.machinery", "faulthandler", "json", "tokenize", "traceback",
-          "procession.worker.description")  # fmt: skip
+TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
+if TYPE_CHECKING:
+    import signal
+    from typing import Any, NoReturn
 
 
 def main() -> None:
@@ -56,10 +53,50 @@ def main() -> None:
 
 
 def _import_ahead(sock: socket.socket) -> None:
-    """Import what ranks need while there is nothing else to do."""
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    for name in NEEDED:
-        if poll.poll(0):
+    """Import what ranks need while there is nothing else to do.
+
+    A command that comes meanwhile waits for one of them, and programs need none.
+    """
+    for name in ("procession.worker.setup", *NEEDED):
+        if is_readable(sock.fileno()):
             return
         __import__(name)
+
+
+def main_forked(
+    sock: socket.socket,
+    launcher: int,
+    live: Any,
+    mask: set[signal.Signals] | set[int],
+    page_fd: int,
+    quiet: Quiet,
+) -> NoReturn:
+    """Be the agent of start method `fork`: a fork of the launcher, with its memory; or its rank.
+
+    page_fd: the file of the page by which the launcher knows them; see `system.remains`. quiet:
+    since before the fork, after which a collection could come at once.
+    """
+    import mmap
+
+    from procession.worker import program, streams
+
+    status = 1
+    try:
+        os.setsid()
+        # Not in the launcher: what that forks besides is none of ours. It stays to the very end.
+        _page = mmap.mmap(page_fd, 0)
+        os.close(page_fd)
+        program.live = live
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        os.close(null)
+        job = Server(sock, launcher, quiet).serve(mask)
+        if job is not None:
+            from procession.worker.bootstrap import run_forked
+
+            streams.renew()
+            run_forked(job)
+        status = 0
+    finally:
+        os._exit(status)

@@ -140,11 +140,10 @@ class Outcomes:
     def _pace(self, too_much: bool) -> None:
         """Read no channels while too much waits for the launcher."""
         if too_much and not self._paused:
-            for process in self._processes:
-                channel = process.channel if process is not None else None
-                if process is not None and channel is not None and not channel.ended:
+            for channel in self._channels:
+                if not channel.ended:
                     self._loop.forget(channel.fd)
-                    self._paused[process.rank] = channel
+                    self._paused[channel.rank] = channel
         elif self._paused and not too_much:
             paused, self._paused = self._paused, {}
             for rank, channel in paused.items():
@@ -152,14 +151,16 @@ class Outcomes:
                     self._loop.watch(channel.fd, lambda rank=rank: self._read(rank), first=True)
 
     @property
+    def _channels(self) -> list[Channel]:
+        return [p.channel for p in self._processes if p is not None and p.channel is not None]
+
+    @property
     def own(self) -> list[int]:
         """The descriptors of the channels."""
-        return [p.channel.fd for p in self._processes if p is not None and p.channel is not None]
+        return [channel.fd for channel in self._channels]
 
     def close(self) -> None:
         """Close the channels."""
-        for fd in self.own:
-            self._loop.forget(fd)
-        for process in self._processes:
-            if process is not None and process.channel is not None:
-                process.channel.close()
+        for channel in self._channels:
+            self._loop.forget(channel.fd)
+            channel.close()

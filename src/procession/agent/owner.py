@@ -16,8 +16,8 @@ ends of that socket.
 from __future__ import annotations
 
 import os
-import select
 
+from procession.agent.protocol import is_readable
 from procession.system.prctl import forget_parent
 from procession.system.processes import pidfd_of
 from procession.system.signals import wake
@@ -38,34 +38,20 @@ class Owner:
         self.pidfd = pidfd_of(parent)
 
     @property
-    def is_parent(self) -> bool:
-        """Whether it has started this process."""
-        return self._parent != 0
-
-    @property
     def gone(self) -> bool:
         """Whether it has ended."""
         if self._parent:
             return os.getppid() != self._parent
-        poll = select.poll()
-        poll.register(self.pidfd, select.POLLIN)
-        return bool(poll.poll(0))
+        return is_readable(self.pidfd)
 
     def replace(self, pidfd: int, sock: socket.socket, loop: EventLoop) -> None:
         """Take another owner, which is not the parent, by its pidfd; that belongs to this object.
 
         sock: to the owner. loop: watches the former one. Raises OSError.
         """
-        self.watch(sock)
+        wake(sock.fileno(), os.getpid())
         forget_parent()
         if self.pidfd >= 0:
             loop.forget(self.pidfd)
             os.close(self.pidfd)
         self._parent, self.pidfd = 0, pidfd
-
-    def watch(self, sock: socket.socket) -> None:
-        """Have the end of one that is not the parent wake this process. sock: to it.
-
-        Raises OSError.
-        """
-        wake(sock.fileno(), os.getpid())

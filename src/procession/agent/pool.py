@@ -49,11 +49,11 @@ class Preload(Value):
     read when they are imported (`X_*` stands for all that begin with `X_`). path: where modules are
     looked for, None for the agent's own `sys.path`. cwd: the ranks' directory. unset:
     variables that the modules may set, and that ranks begin without. listed: nothing is lost if
-    what they have left for the end of the process is not done in each rank. watched: the packages
-    whose reads of variables are known, if it is to be known later whether the imports would still
-    give the same (`agent.layers`), else None. own: why an agent that has made these
-    imports, or will have run what its group needs, is not kept for another launch, "" if it is:
-    only packages of the list are kept, since what else the user's code has read nobody knows.
+    what they have left for the end of the process is not done in each rank. watched: it is to be
+    known later whether the imports would still give the same (`agent.record`). own: why an agent
+    that has made these imports, or will have run what its group needs, is not kept for another
+    launch, "" if it is: only packages of the list are kept, since what else the user's code has
+    read nobody knows.
     """
 
     modules: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Preload(Value):
     cwd: str = "/"
     unset: tuple[str, ...] = ()
     listed: bool = False
-    watched: tuple[str, ...] | None = None
+    watched: bool = False
     own: str = ""
 
     def covers(self, earlier: Preload) -> bool:
@@ -95,8 +95,7 @@ class Preload(Value):
             "cwd": self.cwd,
             "unset": list(self.unset),
             "listed": self.listed,
-            "watched": None if self.watched is None else list(self.watched),
-            "reads": list(self.reads),
+            "watched": self.watched,
         }
 
 
@@ -136,11 +135,6 @@ def key(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
     return sys.executable, flags, early, blocked, ignored, tuple(passed), read_plain()
 
 
-def _new(env: Mapping[str, str], wanted: Key) -> Agent:
-    """Start one. Raises OSError."""
-    return Agent.start(env, passed=wanted[-2])
-
-
 def prepare(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
     """Start an agent that `lease` can take, if there is no idle one; gives its key.
 
@@ -152,7 +146,7 @@ def prepare(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
         surplus = _changed(wanted)
         if not any(entry.key == wanted for entry in _idle):
             try:
-                surplus += _keep(Lease(wanted, NOTHING, _new(env, wanted)))
+                surplus += _keep(Lease(wanted, NOTHING, Agent.start(env, passed=passed)))
             except OSError:
                 pass
     for each in surplus:
@@ -199,13 +193,13 @@ def lease(env: Mapping[str, str], wanted: Key, preload: Preload = NOTHING) -> Le
     wanted: its key, from `prepare`. Raises OSError.
     """
     taken = _take(wanted, preload)
-    agent = taken.agent if taken is not None else _new(env, wanted)
+    agent = taken.agent if taken is not None else Agent.start(env, passed=wanted[-2])
     return work(agent, wanted, preload)
 
 
 def work(agent: Agent, wanted: Key, preload: Preload) -> Lease:
     """Use an agent for a group; it makes the imports that it lacks."""
-    if preload.modules or preload.watched is not None:
+    if preload.modules or preload.watched:
         # Also to one that has them all: it says again what keeps it from forking.
         agent.importing = preload.modules
         agent.send(("preload", preload.message), [], [])

@@ -17,8 +17,8 @@ import gc
 import os
 import signal
 import sys
+import time
 
-from procession.agent import workarounds
 from procession.system import tree
 from procession.worker.setup import replace_environment
 
@@ -26,10 +26,12 @@ TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.agent.layers import Layers
+    from procession.agent.record import Layers
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel", "/dev/neuron", "/dev/davinci")
 NEVER = 2_000_000_011  # objects: a threshold for the collector that nobody else sets
+C10D, DESTROY = "torch.distributed.distributed_c10d", "destroy_process_group"
+MOMENT = 0.03  # seconds
 _NOT_SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 
 
@@ -39,7 +41,7 @@ class Preloaded:
     fault: why no rank may be forked from this process, "" if ranks may. culprit: the module whose
     import that was, "" if that is not known. failed: modules that could
     not be imported. printed: what the imports wrote to stdout and to stderr. variables: those of
-    the environment that the imports have set. layers: if the imports are observed, see `layers`.
+    the environment that the imports have set. layers: if the imports are observed, see `record`.
     """
 
     def __init__(self) -> None:
@@ -60,22 +62,21 @@ class Preloaded:
         cwd: str,
         unset: list[str],
         listed: bool,
-        watched: list[str] | None = None,
-        reads: list[str] | None = None,
+        watched: bool,
     ) -> None:
         """Import modules in order, except those already imported.
 
         env: the variables that all ranks have. path: where to look for modules, `sys.path` if None.
         cwd: the ranks' directory. unset: variables that ranks begin without; those who set them
         here set them again when they are used. listed: the modules are on the list of
-        safe ones, whose finalizers (`weakref.finalize`) only free memory. watched: the packages
-        on that list, if it is to be known later whether these imports would still give the same;
-        then `reads` are the variables that the modules are known to read.
+        safe ones, whose finalizers (`weakref.finalize`) only free memory. watched: it is to be
+        known later whether these imports would still give the same.
         """
-        if watched is not None and self.layers is None:
-            from procession.agent.layers import Layers
+        if watched and self.layers is None:
+            from procession.agent.record import Layers
 
-            self.layers = Layers(watched, late=self._imported)
+            self.layers = Layers(late=self._imported)
+        layers = self.layers
         self.failed = []
         threads = 1
         before = sockets()  # those of ranks that are still to be forked are among them
@@ -83,13 +84,23 @@ class Preloaded:
         wanted = [name for name in modules if name not in sys.modules]
         if wanted and not self.fault:
             self._imported = True
-            with surroundings, self.layers or Unobserved(), Uncollected():
+            # The collector takes a sixth of the time of large imports. It is not switched off: an
+            # import may ask for that, or do it itself. One that sets the threshold keeps its own.
+            threshold = gc.get_threshold()
+            gc.set_threshold(NEVER)
+            with surroundings:
+                if layers is not None:
+                    layers.observer.begin()
                 for name in wanted:
                     self._import(name)
                     # An observer would take the fork of this check for one of the import.
-                    if not self.culprit and self.layers is None and _threads() > threads:
+                    if not self.culprit and layers is None and _threads() > threads:
                         self.culprit = name if fault_of("", before) else ""
                         threads = _threads()
+                if layers is not None:
+                    layers.observer.end()
+            if gc.get_threshold()[0] == NEVER:
+                gc.set_threshold(*threshold)
             printed, variables = surroundings.printed, surroundings.variables
             self.printed = self.printed[0] + printed[0], self.printed[1] + printed[1]
             self.variables.update((n, v) for n, v in variables.items() if n not in unset)
@@ -103,13 +114,13 @@ class Preloaded:
                 self.fault = self.fault or why
             if listed:
                 drop_finalizers()
-            workarounds.apply()
-            if self.layers is not None:
-                self.layers.close({**env}, reads or ())
+            _let_process_groups_end()
+            if layers is not None:
+                layers.close()
             gc.collect()
             gc.freeze()  # the collector of a rank must not touch, and so copy, pages that all share
-        if self.layers is not None and not self.layers.records:
-            self.layers.close({**env}, reads or ())  # of the interpreter alone
+        if layers is not None and not layers.records:
+            layers.close()  # of the interpreter alone
 
     def _import(self, name: str) -> None:
         package, _, child = name.rpartition(".")
@@ -124,32 +135,6 @@ class Preloaded:
                 if _is_native(sys.modules[each]):
                     self.fault = f"an import failed half-way ({self.failed[-1]})"
                 del sys.modules[each]
-
-
-class Unobserved:
-    """Stands in the place of `layers` where nobody wants to know."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-class Uncollected:
-    """Keeps the collector from running, which takes a sixth of the time of large imports.
-
-    It is not switched off: an import may ask for that, or do it itself. An import that sets the
-    threshold itself keeps what it has set.
-    """
-
-    def __enter__(self) -> None:
-        self._before = gc.get_threshold()
-        gc.set_threshold(NEVER)
-
-    def __exit__(self, *_: object) -> None:
-        if gc.get_threshold()[0] == NEVER:
-            gc.set_threshold(*self._before)
 
 
 def sockets() -> int:
@@ -170,7 +155,7 @@ def fault_of(what: str, before: int) -> str:
         os.waitpid(pid, 0)
         if _threads() > 1:
             return f"{what} started a thread"
-    if _has_children():
+    if tree.children():
         return f"{what} started a process"
     if sockets() > before:
         return f"{what} opened a connection"
@@ -260,6 +245,36 @@ def drop_finalizers() -> None:
         finalizer.atexit = False
 
 
+def _let_process_groups_end() -> None:
+    """Work around a fault of torch (seen in 2.13.0) that shows more often after early imports.
+
+    After the last collective operation a thread of Gloo gives up an object of Python, for which it
+    needs the interpreter's lock. If `destroy_process_group` returns meanwhile, and a model of
+    DistributedDataParallel is then freed, the main thread frees the process group, holds the lock,
+    and waits for that thread: the rank never ends. Where a rank imports torch for itself, what its
+    first step still imports keeps the two apart. So in ranks that have all imports from the
+    beginning, that function first gives the lock away for a moment, wherever it is known by its
+    name. By itself, torch hangs in the same way if a script begins with `import torch._dynamo`.
+
+    Rejected: not to import `torch._dynamo` before, which is most of what a second run gains.
+    """
+    destroy: Any = getattr(sys.modules.get(C10D), DESTROY, None)
+    if destroy is None or hasattr(destroy, "procession_waits"):
+        return
+    from functools import wraps
+
+    @wraps(destroy)
+    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(MOMENT)  # without the lock
+        return destroy(*args, **kwargs)
+
+    destroy_process_group.__dict__["procession_waits"] = True
+    for module in list(sys.modules.values()):
+        names: dict[str, Any] = getattr(module, "__dict__", {})
+        if names.get(DESTROY) is destroy:
+            names[DESTROY] = destroy_process_group
+
+
 def _is_here(directory: str) -> bool:
     try:
         return os.getcwd() == directory
@@ -282,16 +297,6 @@ def _is_native(module: object) -> bool:
 
 def _threads() -> int:
     return len(os.listdir("/proc/self/task"))
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    except OSError:  # waitid is refused
-        return bool(tree.children())
-    return True
 
 
 def _open(prefix: str) -> int:

@@ -3,7 +3,7 @@
 What `worker.setup` does in a forked rank, the agent does once for all of them: it changes its
 own directory and umask to theirs while it starts them. Some ranks are forked nevertheless, because
 they cannot be started in this way, or because the failure must be explained: where a name stands
-for several files or for none, a directory does not exist, variables are invalid, or a placement
+for no file, a directory does not exist, variables are invalid, or a placement
 must be set before the program starts.
 """
 
@@ -14,6 +14,7 @@ import time
 
 from procession.system.signals import plain as signal
 from procession.system.vfork import Chain
+from procession.values.base import Record
 from procession.worker.setup import IGNORED_BY_PYTHON, STREAMS
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -26,14 +27,13 @@ if TYPE_CHECKING:
 ALL_SIGNALS = signal.valid_signals()
 
 
-class Started:
-    """A program that was started: its process, when, its path, the errno of its exec (or 0)."""
+class Started(Record):
+    """A program that was started: its process, when, the errno of its exec (or 0), its path."""
 
-    def __init__(self, pid: int, at: int, fault: int, path: str) -> None:
-        self.pid = pid
-        self.at = at
-        self.fault = fault
-        self.path = path
+    pid: int
+    at: int
+    fault: int
+    path: str
 
 
 class Programs:
@@ -74,20 +74,16 @@ class Programs:
         streams = tuple(fds[roles[role]] for role in STREAMS)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
         try:
-            chain = self._made()
-            if chain is None:
+            if not self._tried:
+                self._tried = True
+                self._chain = Chain.make(self._handlers, self._mask)
+            if self._chain is None:
                 return None
             at = time.monotonic_ns()  # before: it may run, and end, before we go on here
-            pid, fault = chain.start(path, argv, env, streams)
+            pid, fault = self._chain.start(path, argv, env, streams)
             return Started(pid, at, fault, path)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    def _made(self) -> Chain | None:
-        if not self._tried:
-            self._tried = True
-            self._chain = Chain.make(self._handlers, self._mask)
-        return self._chain
 
     def _prepare(self, common: Job, job: Job) -> str | None:
         """Put directory and umask in place, and find the program there."""
@@ -112,15 +108,11 @@ class Programs:
     def _found(name: str, path: str | None) -> str | None:
         if "/" in name or not name:
             return name or None
-        places = (os.defpath if path is None else path).split(os.pathsep)
-        found: dict[tuple[int, int], str] = {}  # one may be reached in several ways
-        for each in (os.path.join(place, name) for place in places):
-            try:
-                status = os.stat(each)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            found.setdefault((status.st_dev, status.st_ino), each)
-        return next(iter(found.values())) if len(found) == 1 else None
+        for place in (os.defpath if path is None else path).split(os.pathsep):
+            each = os.path.join(place, name)
+            if os.access(each, os.X_OK) and os.path.isfile(each):
+                return each
+        return None
 
     def done(self) -> None:
         """Leave the directory of ranks, when all were started."""

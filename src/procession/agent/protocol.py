@@ -61,6 +61,7 @@ import _socket as socket  # the module `socket` around it takes 2 ms to import
 import errno
 import marshal
 import os
+import select
 import struct
 import time
 
@@ -162,6 +163,13 @@ class Sender:
         while self._queue:
             close_all(self._queue.popleft()[2])
         self.size = self.files = 0
+
+
+def is_readable(fd: int, milliseconds: int = 0) -> bool:
+    """Whether a descriptor can be read, or becomes so within this time."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(milliseconds))
 
 
 def close_all(fds: Iterable[int]) -> None:

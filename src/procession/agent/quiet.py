@@ -9,10 +9,6 @@ from __future__ import annotations
 import gc
 import sys
 
-TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
-if TYPE_CHECKING:
-    from typing import Any
-
 
 class Quiet:
     """What is switched off until `end` gives it back: to code of users, or to a rank."""
@@ -25,16 +21,12 @@ class Quiet:
         self._collects = gc.isenabled()
         self._trace, self._profile = sys.gettrace(), sys.getprofile()
         gc.disable()
-        self._set(None, None)
+        sys.settrace(None)
+        sys.setprofile(None)
 
     def end(self) -> None:
         """Give it back."""
         if self._collects:
             gc.enable()
-        self._set(self._trace, self._profile)
-
-    def _set(self, trace: Any, profile: Any) -> None:
-        if self._trace is not None:
-            sys.settrace(trace)
-        if self._profile is not None:
-            sys.setprofile(profile)
+        sys.settrace(self._trace)
+        sys.setprofile(self._profile)

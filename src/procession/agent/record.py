@@ -1,26 +1,34 @@
-"""What decided the imports of a layer, as a plain value that can be kept and compared.
+"""What an agent has imported, with records of what decided it: plain values, to be compared later.
 
-Theory of operation. `record` goes through what an `Observer` saw, and through the modules that are
-new. Each file is stamped again: if it has changed since before the import read it, nobody can say
-what was imported, and the record has a `fault`. In a directory only those names count that could
-change the result of a search: a name that would hide a module, or one that was looked for and not
-found. So a log file that is made beside a program changes nothing. The record of the lowest layer
-also has what the interpreter itself has read: its binary, every mapped library, `pyvenv.cfg`,
-`.pth` files.
+Theory of operation. An agent that is kept makes the imports of its first launch, and those that
+later launches need beside them. Of each time there is a record, a layer. If one of them is no
+longer true, what the process holds is useless. Only imports of installed packages are kept
+(`preload.choose`): they read little, and change by an installation.
 
-A record is a dict of what `marshal` can write:
+`record` goes through what an `Observer` saw, and through the modules that are new. Each file is
+stamped again: if it has changed since before the import read it, nobody can say what was imported,
+and the record has a `fault`. In a directory only those names count that could change the result of
+a search: a name that would hide a module, or one that was looked for and not found. So a log file
+that is made beside a program changes nothing. The record of the lowest layer also has what the
+interpreter itself has read: its binary, every mapped library, `pyvenv.cfg`, `.pth` files. Variables
+are not in it: which ones the packages read stands on the list of safe ones, and the next launcher
+compares them.
+
+A record is a dict:
     fault        why these imports must not be used again, ""
     files        {path: its stamp, None if nothing is there, () for a directory}
-    digests      {path: of the content} of files whose stamp is too young to count alone
     opened       [path] to be opened to be stamped, since they lie on another machine
-    directories  [(path, stamp or None, names, whole, packages, paths, relevant entries)]
-    variables    {name: value or None} that were asked for
-    patterns     names and `X_*` of variables that are known to be read; seen: those there were
-    all          all variables, None if not all were read; native: those that a native module of
-                 which nothing is known may have read, None without one
+    directories  [(path, stamp or None, names, whole, relevant entries)]
 
 Not seen are files that native code opens itself (except libraries), and checks whether a path
 exists.
+
+Whether a record is still true is asked at each launch that could use it, so that is one loop over
+thousands of files; those of torch take some 10 ms. Directories come first: they show most changes
+at the least cost.
+
+Rejected: to load changed modules again in place (`importlib.reload`). Other modules and objects
+would still refer to the old ones.
 """
 
 from __future__ import annotations
@@ -28,13 +36,13 @@ from __future__ import annotations
 import os
 import site
 import sys
+import time
 
 from procession.agent import stamps
-from procession.agent.observing import Listing, Observer, entries_of
+from procession.agent.observing import Listing, Observer, entries_of, relevant
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from procession.agent.stamps import Stamp
@@ -45,27 +53,44 @@ if TYPE_CHECKING:
 _SYSTEM_FILES = ("/etc/passwd", "/etc/group", "/etc/hostname", "/etc/localtime", "/etc/timezone",
                  "/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/ssl/openssl.cnf",
                  "/usr/lib/ssl/openssl.cnf", "/usr/local/ssl/openssl.cnf")  # fmt: skip
-# What each launch sets anew. A native module reads none of these when it is imported.
-_OF_LAUNCH = ("MASTER_", "TORCHELASTIC_", "PROCESSION_", "GROUP_", "ROLE_", "WORLD_SIZE",
-              "LOCAL_WORLD_SIZE")  # fmt: skip
 _NO_FILES = (b"/dev/", b"/memfd:", b"/SYSV")  # that stand among the mapped ones
-_OF_SHELL = ("_", "OLDPWD", "SHLVL", "PWD")
 
 
-def record(
-    observer: Observer,
-    modules: Iterable[str],
-    env: Mapping[str, str],
-    patterns: Iterable[str],
-    *,
-    lowest: bool,
-) -> Record:
+class Layers:
+    """The records of this process, lowest first.
+
+    late: something was imported before, and nobody knows what decided it. fault: why these layers
+    must not be used again, whatever changes; "" if they may.
+    """
+
+    def __init__(self, *, late: bool = False) -> None:
+        self.records: list[Record] = []
+        self.fault = "it was not observed from the beginning" if late else ""
+        self.observer = Observer()
+        self._before: set[str] = set()
+
+    def close(self) -> None:
+        """End a layer: what comes now belongs to another one."""
+        new = [name for name in list(sys.modules) if name not in self._before]
+        self._before.update(new)
+        self.records.append(record(self.observer, new, lowest=not self.records))
+        self.fault = self.fault or self.records[-1]["fault"]
+
+    def reason_against(self) -> str:
+        """Give why these layers must not be used: what has changed, "" if nothing has."""
+        reasons = [self.fault]
+        reasons += map(reason_against, self.records)
+        return next(filter(None, reasons), "")
+
+
+def record(observer: Observer, modules: list[str], *, lowest: bool) -> Record:
     """Give what decided the imports since the last record; the observer begins anew.
 
-    modules: those that are new in `sys.modules`. env: the variables that the imports found.
-    patterns: those that they are known to read. lowest: also what the interpreter itself has read.
+    modules: those that are new in `sys.modules`. lowest: also what the interpreter itself has read.
     """
-    return _Recording(observer, lowest=lowest).of(list(modules), dict(env), tuple(patterns))
+    found = _Recording(observer, lowest=lowest).of(modules)
+    observer.forget()
+    return found
 
 
 class _Recording:
@@ -73,50 +98,41 @@ class _Recording:
         self._observer = observer
         self._lowest = lowest
         self._since = stamps.started() if lowest else observer.began
-        self._at = stamps.clock()
         self._files: dict[str, Stamp] = {}
-        self._digests: dict[str, bytes] = {}
         self._fault = observer.unknown
 
-    def of(self, modules: list[str], env: dict[str, str], patterns: tuple[str, ...]) -> Record:
-        observer = self._observer
+    def of(self, modules: list[str]) -> Record:
+        elsewhere = self._observer.elsewhere
         if self._lowest:
             self._search_of_interpreter(modules)
-        for path in list(observer.opened):
+        for path in self._observer.opened:
             self._was_opened(path)
-        for path in observer.written - observer.opened.keys():
-            if os.path.exists(path):
-                self._add(path)
         for name in modules:
             self._module(name)
         for path in _mapped():
-            if path not in observer.mapped:
-                self._is_mapped(path)
-        if self._lowest:
-            self._interpreter()
+            self._is_mapped(path)
         directories = self._directories()
-        found: Record = {
+        return {
             "fault": self._fault,
             "files": self._files,
-            "digests": self._digests,
-            "opened": [p for p, s in self._files.items() if s and s[0] in observer.elsewhere],
+            "opened": [p for p, s in self._files.items() if s and s[0] in elsewhere],
             "directories": directories,
-            "variables": {name: env.get(name) for name in observer.variables},
-            "patterns": patterns,
-            "seen": among(patterns, env),
-            "all": env if observer.all_variables else None,
-            "native": not_of_launch(env) if self._has_unknown_native(modules) else None,
         }
-        observer.forget()
-        return found
+
+    def _is_sure(self, stamp: Stamp, at: int) -> bool:
+        return stamps.is_sure(stamp, at, self._observer.elsewhere)
 
     def _add(self, path: str) -> Stamp:
         """Stamp a file; gives the stamp."""
-        stamp = self._files[path] = stamps.of(path)
-        if not stamps.is_sure(stamp, self._at, self._observer.elsewhere):
-            digest = self._digests[path] = stamps.digest(path)
-            if not digest:
-                self._doubt(path, "is too new and too large")
+        at = stamps.clock()
+        stamp = stamps.of(path)
+        if not self._fault and not self._is_sure(stamp, at):
+            time.sleep(stamps.TICK)  # the import itself may have written it just now
+            at = stamps.clock()
+            stamp = stamps.of(path)
+            if not self._is_sure(stamp, at):
+                self._doubt(path, "is too new")
+        self._files[path] = stamp
         return stamp
 
     def _doubt(self, path: str, why: str) -> None:
@@ -125,26 +141,20 @@ class _Recording:
     # -- files
 
     def _was_opened(self, path: str) -> None:
-        before, after = self._observer.opened[path], self._add(path)
-        if path in self._observer.written:
-            return
-        if after == before.stamp:
-            if stamps.is_sure(after, before.at, self._observer.elsewhere):
-                return
-            if before.digest and before.digest == stamps.digest(path):
-                return
-        if self._source_of(path) not in self._observer.opened:  # else that was compiled
+        observer = self._observer
+        before, after = observer.opened[path], self._add(path)
+        unchanged = after == before.stamp and self._is_sure(after, before.at)
+        # A source was compiled where its compiled code has changed.
+        if not (unchanged or path in observer.written or _source_of(path) in observer.opened):
             self._doubt(path, "changed while it was imported")
 
     def _module(self, name: str) -> None:
         module = sys.modules.get(name)
         spec = getattr(module, "__spec__", None)
-        located = getattr(spec, "has_location", False)
-        origin = getattr(spec, "origin", None) if located else None
-        cached = getattr(spec, "cached", None) if located else None
-        for path in (origin, cached):
-            if isinstance(path, str) and name != "__main__":
-                self._was_there(os.path.abspath(path))
+        if name != "__main__" and getattr(spec, "has_location", False):
+            for path in (getattr(spec, "origin", None), getattr(spec, "cached", None)):
+                if isinstance(path, str):
+                    self._was_there(os.path.abspath(path))
         said = getattr(module, "__file__", None)  # of modules that were made by hand, anything
         if isinstance(said, str) and os.path.isabs(said) and said not in self._files:
             self._add(said)
@@ -160,24 +170,12 @@ class _Recording:
                 self._was_there(archive)
             elif not path.endswith(".pyc"):
                 self._doubt(path, "was removed while it was imported")
-        elif not stamps.is_sure(stamp, self._since, self._observer.elsewhere):
-            source = self._source_of(path)
-            if not source or not _is_compiled_from(path, source):
+        elif not self._is_sure(stamp, self._since):
+            source = _source_of(path)  # that was there before may have been compiled since
+            if not source or not self._is_sure(self._add(source), self._since):
                 self._doubt(path, "changed while it was imported")
 
-    def _source_of(self, path: str) -> str:
-        """Give the path of the source of compiled code, "" for what is none."""
-        if not path.endswith(".pyc"):
-            return ""
-        import _frozen_importlib_external as machinery  # pyright: ignore[reportMissingImports]
-
-        try:
-            return machinery.source_from_cache(path)  # pyright: ignore
-        except (ValueError, NotImplementedError):
-            return ""
-
     def _is_mapped(self, path: str) -> None:
-        self._observer.mapped.add(path)
         if path.endswith(" (deleted)"):
             self._doubt(path.removesuffix(" (deleted)"), "was replaced while it is in use")
         else:
@@ -186,56 +184,50 @@ class _Recording:
     # -- directories
 
     def _directories(self) -> list[tuple[Any, ...]]:
-        listings = self._observer.listings
-        done: dict[str, tuple[Any, ...]] = {}
-        names: dict[str, int] = {}  # how many were looked for in each, when it was gone through
-        # A directory can get one more while another one is gone through: `__init__`.
-        while missing := [p for p, found in listings.items() if names.get(p) != len(found.names)]:
-            for path in missing:
-                names[path] = len(listings[path].names)
-                done[path] = self._directory(path, listings[path])
-        return list(done.values())
+        observer = self._observer
+        found: list[tuple[Any, ...]] = []
+        queue = [*observer.listings.values()]
+        for listing in queue:
+            found.append(self._directory(listing))
+            for entry in found[-1][-1]:
+                path = os.path.join(listing.path, entry)
+                self._candidate(path, listing)
+                # A directory is a package by what is in it.
+                is_package = entry in listing.names and self._files[path] == stamps.DIRECTORY
+                if is_package and path not in observer.listings:
+                    queue.append(observer.listing(path))
+        return found
 
-    def _directory(self, path: str, listing: Listing) -> tuple[Any, ...]:
+    def _directory(self, listing: Listing) -> tuple[Any, ...]:
+        path, relevant = listing.path, listing.relevant(listing.entries)
+        at = stamps.clock()
         after = stamps.of_directory(path)
-        elsewhere = self._observer.elsewhere
-        relevant = listing.relevant(listing.entries)
         if after is None:
             if path not in self._files:
                 self._add(path)  # an archive, or nothing
                 self._was_there(_archive_of(path) or path)
-        elif (
-            after != listing.stamp or not stamps.is_sure(after, listing.at, elsewhere)
-        ) and listing.relevant(entries_of(path)) != relevant:
+        elif (after != listing.stamp or not self._is_sure(after, listing.at)) and listing.relevant(
+            entries_of(path)
+        ) != relevant:
             self._doubt(path, "changed while it was searched")
-        for entry in relevant:
-            self._candidate(os.path.join(path, entry), listing)
-        sure = stamps.is_sure(after, self._at, elsewhere)
-        return (
-            path,
-            after if sure else None,
-            tuple(sorted(listing.names)),
-            listing.whole,
-            listing.packages,
-            listing.paths,
-            relevant,
-        )
+        stamp = after if self._is_sure(after, at) else None
+        return path, stamp, tuple(sorted(listing.names)), listing.whole, relevant
 
     def _candidate(self, path: str, listing: Listing) -> None:
-        """Add what could have been taken for a module: a package is one by what is in it."""
+        """Add what could have been taken for a module."""
         if path not in self._files:
             stamp = self._add(path)
-            at = self._since if self._lowest else listing.at
-            if not stamps.is_sure(stamp, at, self._observer.elsewhere):
+            if not self._is_sure(stamp, self._since if self._lowest else listing.at):
                 self._doubt(path, "changed while it was searched for")
-        name = os.path.basename(path)
-        if self._files[path] == stamps.DIRECTORY and name in listing.names:
-            self._observer.search(path, "__init__")
 
     # -- the interpreter
 
     def _search_of_interpreter(self, modules: list[str]) -> None:
-        """Note what was looked for before anybody observed it."""
+        """Note what was read and looked for before anybody observed it."""
+        own = os.path.dirname(os.path.abspath(sys.executable))
+        configuration = (os.path.join(d, "pyvenv.cfg") for d in (own, os.path.dirname(own)))
+        for path in (sys.executable, *configuration, *_SYSTEM_FILES):
+            self._add(path)
         for name in (*modules, "sitecustomize", "usercustomize"):
             parent, _, last = name.rpartition(".")
             if name in sys.builtin_module_names or name == "__main__":
@@ -244,69 +236,21 @@ class _Recording:
             for each in path:
                 if isinstance(each, str):
                     self._observer.search(each, last)
-
-    def _interpreter(self) -> None:
-        own = os.path.dirname(os.path.abspath(sys.executable))
-        for path in (
-            sys.executable,
-            os.path.join(own, "pyvenv.cfg"),
-            os.path.join(os.path.dirname(own), "pyvenv.cfg"),
-            *_SYSTEM_FILES,
-        ):
-            if path not in self._files:
-                self._add(path)
-        for directory in _site_directories():
-            self._observer.search(directory)
-            listing = self._observer.listings[os.path.abspath(directory)]
-            listing.paths = True
-            for name in listing.relevant(listing.entries):
-                if name.endswith(".pth"):
-                    self._path_file(directory, name)
-
-    def _path_file(self, directory: str, name: str) -> None:
-        """Add what a `.pth` file names: what is not there is not put on the path."""
-        self._was_there(os.path.join(directory, name))
-        try:
-            with open(os.path.join(directory, name), encoding="utf-8", errors="replace") as f:
-                lines = f.read().splitlines()
-        except OSError:
-            return
-        for line in lines:
-            text = line.strip()
-            if text and not text.startswith(("#", "import ", "import\t")):
-                self._observer.search(os.path.join(directory, text))
-
-    def _has_unknown_native(self, modules: list[str]) -> bool:
-        for name in modules:
-            top = name.partition(".")[0]
-            if top in sys.stdlib_module_names or top in self._observer.listed:
-                continue
-            spec = getattr(sys.modules.get(name), "__spec__", None)
-            if type(getattr(spec, "loader", None)).__name__ == "ExtensionFileLoader":
-                return True
-        return False
+        for directory in (*site.getsitepackages(), site.USER_SITE):
+            if directory:
+                self._observer.listing(os.path.abspath(directory))
 
 
-def among(patterns: Iterable[str], env: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables whose names these patterns match; `X_*` is all that begin with `X_`."""
-    patterns = tuple(patterns)
-    names = frozenset(patterns)
-    beginnings = tuple(p[:-1] for p in patterns if p.endswith("*"))
-    return {n: v for n, v in env.items() if n in names or n.startswith(beginnings)}
+def _source_of(path: str) -> str:
+    """Give the path of the source of compiled code, "" for what is none."""
+    if not path.endswith(".pyc"):
+        return ""
+    import _frozen_importlib_external as machinery  # pyright: ignore[reportMissingImports]
 
-
-def not_of_launch(env: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables but those that each launch, and the shell, sets anew."""
-    return {n: v for n, v in env.items() if n not in _OF_SHELL and not n.startswith(_OF_LAUNCH)}
-
-
-def _site_directories() -> list[str]:
-    if sys.flags.no_site:
-        return []
-    found = [*site.getsitepackages()]
-    if site.ENABLE_USER_SITE is not None and site.USER_SITE:
-        found.append(site.USER_SITE)
-    return found
+    try:
+        return machinery.source_from_cache(path)  # pyright: ignore
+    except (ValueError, NotImplementedError):
+        return ""
 
 
 def _mapped() -> list[str]:
@@ -331,16 +275,51 @@ def _archive_of(path: str) -> str:
     return ""
 
 
-def _is_compiled_from(path: str, source: str) -> bool:
-    """Whether compiled code says that it is of this source as it is now."""
-    stamp = stamps.of(source)
-    try:
-        with open(path, "rb") as f:
-            head = f.read(16)
-    except OSError:
-        return False
-    if not stamp or len(head) < 16 or head[4:8] != bytes(4):
-        return False
-    *_, size, mtime, _ = stamp
-    when, length = int.from_bytes(head[8:12], "little"), int.from_bytes(head[12:16], "little")
-    return (when, length) == (mtime // 1_000_000_000 & 0xFFFFFFFF, size & 0xFFFFFFFF)
+def reason_against(layer: Record) -> str:
+    """Give what has changed since the record was made, "" if nothing has: one plain reason."""
+    return layer["fault"] or _changed_directory(layer) or _changed_file(layer)
+
+
+def _changed_directory(layer: Record) -> str:
+    for path, before, names, whole, then in layer["directories"]:
+        if before is not None and stamps.of_directory(path) == before:
+            continue
+        now = relevant(entries_of(path), frozenset(names), whole)
+        differ = {*now} ^ {*then}
+        if differ:
+            entry = min(differ)
+            return f"{os.path.join(path, entry)} {'is new' if entry in now else 'was removed'}"
+    return ""
+
+
+def _changed_file(layer: Record) -> str:
+    look = stamps.of
+    for path, before in layer["files"].items():
+        now = look(path)
+        if now != before:
+            return f"{path} {'is new' if before is None else _change(now)}"
+    for path in layer["opened"]:
+        now = stamps.of_opened(path)
+        if now != layer["files"][path]:
+            return f"{path} {_change(now)}"
+    return ""
+
+
+def _change(now: stamps.Stamp) -> str:
+    return "was removed" if now is None else "changed"
+
+
+def forget_searches() -> None:
+    """Have modules searched for anew: what a finder remembers of a directory may be old.
+
+    It compares the time of the directory, which does not show a change in the same tick.
+    """
+    finders: dict[str, Any] = dict(sys.path_importer_cache)
+    for path, finder in finders.items():
+        if finder is None:
+            del sys.path_importer_cache[path]  # nothing was there
+        elif hasattr(finder, "invalidate_caches"):
+            finder.invalidate_caches()
+    metadata: Any = sys.modules.get("importlib.metadata")
+    if metadata is not None:
+        metadata.MetadataPathFinder().invalidate_caches()  # a method of objects before Python 3.12

@@ -28,14 +28,13 @@ import _socket as socket  # the module `socket` around it takes 2 ms to import
 import errno
 import gc
 import os
-import select
 import time
 
 from procession.agent import protocol
-from procession.agent.children import kill_all
-from procession.agent.forking import Forking, remove_traces
+from procession.agent.children import kill_all, reap_all
+from procession.agent.forking import Forking, remove_traces, why
 from procession.agent.owner import Owner
-from procession.agent.protocol import close_all
+from procession.agent.protocol import close_all, is_readable
 from procession.agent.quiet import Quiet
 from procession.agent.run import WISHES, Run
 from procession.system.eventloop import EventLoop
@@ -112,12 +111,8 @@ class Server:
         try:
             become_subreaper()
             # One that is stopped when its launcher is killed is to notice that.
-            if self._owner.is_parent:
-                wake_with_parent()
-                wake_no_more(self.sock.fileno())  # as its launcher has set it, until now
-            else:
-                self._owner.watch(self.sock)
-                self._patience = None
+            wake_with_parent()
+            wake_no_more(self.sock.fileno())  # as its launcher has set it, until now
             if self._owner.pidfd >= 0:
                 loop.watch(self._owner.pidfd, self._hear_the_last)
             if self._owner.gone:
@@ -126,7 +121,7 @@ class Server:
         except BaseException as e:
             if os.getpid() != self._pid:
                 raise
-            self._report("crashed", _said(e))
+            self._report("crashed", why(e)[1])
             self._send()
             return None
         finally:
@@ -157,7 +152,7 @@ class Server:
         if self._run is not None:
             self._run.reap()
         else:
-            _reap_all()
+            reap_all()  # what imports have left
         if self._owner.pidfd < 0 and self._owner.gone:
             self._hear_the_last()
 
@@ -172,9 +167,7 @@ class Server:
 
     def _hear_the_last(self) -> None:
         """Read what the launcher sent before it went, and go; it may name the scratch directory."""
-        poll = select.poll()
-        poll.register(self.sock, select.POLLIN)
-        while not self._receiver.ended and poll.poll(0):
+        while not self._receiver.ended and is_readable(self.sock.fileno()):
             self._heard += self._receiver.receive()
         heard, self._heard = self._heard, []
         for message, fds in heard:
@@ -196,9 +189,7 @@ class Server:
         deadline = time.monotonic() + 10.0
         while time.monotonic() < deadline and not kill_all():
             # SIGCHLD wakes this; the time-out is for a child whose signal was taken just before.
-            poll = select.poll()
-            poll.register(self._woken, select.POLLIN)
-            poll.poll(20)
+            is_readable(self._woken, 20)
             self._clear_wakeups()
         remove_traces(self._common)
 
@@ -372,21 +363,7 @@ class Server:
 
 def tell_crash(sock: socket.socket, e: Exception) -> None:
     """Report to the launcher that an agent failed before it could work."""
-    protocol.Sender(sock).send(("reports", [("crashed", _said(e))]), [], [])
-
-
-def _reap_all() -> None:
-    """Reap what imports have left, where no group is there."""
-    try:
-        while os.wait4(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
-
-
-def _said(e: BaseException) -> str:
-    why = e.strerror if isinstance(e, OSError) else None
-    return why or f"{type(e).__name__}: {e}"
+    protocol.Sender(sock).send(("reports", [("crashed", why(e)[1])]), [], [])
 
 
 def _wake_up(_number: int, _frame: object) -> None:

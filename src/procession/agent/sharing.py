@@ -130,15 +130,8 @@ def _path(described: Job, cwd: str) -> list[str]:
 
 
 def _threads() -> str:
-    """Name the threads of this process."""
-    names: list[str] = []
+    """Name the threads of this process that Python knows."""
     threading: Any = sys.modules.get("threading")
-    if threading is not None:
-        main = threading.main_thread()
-        names = [each.name for each in threading.enumerate() if each is not main]
-    if not names:  # of native code
-        for task in os.listdir("/proc/self/task"):
-            if int(task) != os.getpid():
-                with open(f"/proc/self/task/{task}/comm") as f:
-                    names.append(f.read().strip())
-    return f" ({', '.join(sorted(set(names))[:3])})"
+    every = threading.enumerate() if threading is not None else ()
+    names = {each.name for each in every if each is not threading.main_thread()}
+    return f" ({', '.join(sorted(names)[:3])})" if names else ""

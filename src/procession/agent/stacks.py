@@ -209,18 +209,13 @@ def _memory_file(pid: int) -> int:
         fds = sorted(map(int, os.listdir(place)), key=lambda fd: (fd < FIRST_FD, fd))
         for fd in fds:  # it is the first one, as a rule
             if os.readlink(f"{place}/{fd}") == name:
-                return _opened(f"{place}/{fd}", name)
+                flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+                opened = os.open(f"{place}/{fd}", flags)
+                if os.readlink(f"/proc/self/fd/{opened}") == name:
+                    return opened
+                os.close(opened)  # its number has become another file's
     except OSError:
         pass  # it is gone, or another user's, or no descriptor is left
-    return -1
-
-
-def _opened(path: str, name: str) -> int:
-    """Open a file that must have this name; -1 if its number has become another file's."""
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    if os.readlink(f"/proc/self/fd/{fd}") == name:
-        return fd
-    os.close(fd)
     return -1
 
 

@@ -3,9 +3,8 @@
 Theory of operation. A stamp is what the kernel knows of a file: device, inode, type, size, and the
 times of its last changes in nanoseconds. The kernel's clock for these times is coarse: it ticks
 every few milliseconds. A file that was changed in the tick in which it was stamped can be changed
-once more in the same tick, and its stamp stays the same. So a stamp counts alone only if the file
-was changed before that tick (`is_sure`). Of a younger file the content is remembered, too
-(`digest`), and compared. Git does the same with the files of its index.
+once more in the same tick, and its stamp stays the same. So a stamp counts only if the file
+was changed before that tick (`is_sure`).
 
 Some file systems keep times in seconds, or have the clock of another machine, and a change there
 may be seen only when a file is opened. Files of these are opened to be stamped, and count as young
@@ -22,13 +21,13 @@ from procession.system.files import process_fields
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
     # None: there is none. A directory has an empty one here: see `record` for what is in it.
     Stamp: TypeAlias = "tuple[int, ...] | None"
 
 DIRECTORY: tuple[int, ...] = ()
-LARGEST = 64 << 20  # bytes of a young file that is read to be compared
+TICK = 0.02  # seconds; no tick is longer
 _COARSE = 5  # CLOCK_REALTIME_COARSE: the clock of the times of files
 _SECOND = 1_000_000_000
 _YOUNG_ELSEWHERE = 3600 * _SECOND
@@ -42,21 +41,22 @@ _ELSEWHERE = frozenset(
 
 def clock() -> int:
     """Give the time by which files are stamped now, in ns: that of the kernel's last tick."""
-    try:
-        return time.clock_gettime_ns(_COARSE)
-    except OSError:
-        return time.time_ns() - 20_000_000  # no tick is longer
+    return time.clock_gettime_ns(_COARSE)
 
 
 def started() -> int:
     """Give the time, as `clock` does, before which this process was not there."""
     ticks = int(process_fields("self")[19])
     age = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * _SECOND // os.sysconf("SC_CLK_TCK")
-    return clock() - age - 20_000_000
+    return clock() - age - int(TICK * _SECOND)
 
 
-def of_status(status: os.stat_result) -> tuple[int, ...]:
-    """Give the stamp of a file with this status."""
+def of(file: str | int) -> Stamp:
+    """Give the stamp of what a path or descriptor leads to, None if it leads to nothing."""
+    try:
+        status = os.stat(file)
+    except (OSError, ValueError):
+        return None
     if stat.S_ISDIR(status.st_mode):
         return DIRECTORY
     return (
@@ -69,14 +69,6 @@ def of_status(status: os.stat_result) -> tuple[int, ...]:
     )
 
 
-def of(path: str) -> Stamp:
-    """Give the stamp of what a path leads to, None if it leads to nothing."""
-    try:
-        return of_status(os.stat(path))
-    except (OSError, ValueError):
-        return None
-
-
 def of_opened(path: str) -> Stamp:
     """Give the stamp of a file that is opened for it: a network then tells the latest."""
     try:
@@ -84,7 +76,7 @@ def of_opened(path: str) -> Stamp:
     except (OSError, ValueError):
         return of(path)
     try:
-        return of_status(os.fstat(fd))
+        return of(fd)
     finally:
         os.close(fd)
 
@@ -113,31 +105,6 @@ def is_sure(stamp: Stamp, at: int, elsewhere: frozenset[int]) -> bool:
     if changed % _SECOND == 0:  # perhaps this file system knows seconds only
         return changed < at - 2 * _SECOND
     return changed < at
-
-
-def digest(path: str) -> bytes:
-    """Give what tells the content of a file from any other; b"" if it cannot be read, or is large.
-
-    Two that are b"" are not equal.
-    """
-    from _blake2 import blake2b
-
-    summary: Any = blake2b(digest_size=16)
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    except (OSError, ValueError):
-        return b""
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-            return b""
-        while part := os.read(fd, 1 << 20):
-            summary.update(part)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
-    return summary.digest()
 
 
 def devices_elsewhere() -> frozenset[int]:

@@ -98,13 +98,7 @@ def preload_of(
     later launches can use them while nothing changes.
     """
     preload = NOTHING if plan is None or not plan.modules else _preload_of(spec, plan, envs, path)
-    preload = preload.__replace__(own=_why_not_kept(spec, preload))
-    if watched:
-        from procession.preload import safe
-
-        env = preload.env if preload.modules else common_variables(envs)
-        preload = preload.__replace__(env=env, watched=tuple(sorted(safe.packages())))
-    return preload
+    return preload.__replace__(own=_why_not_kept(spec, preload), watched=watched)
 
 
 def _preload_of(

@@ -3,3 +3,9 @@
 May import system and the standard library, nothing else: every rank pays for each import. Start
 reading at `bootstrap`.
 """
+
+# What every rank needs, and what describes a failure; in small portions, for an agent.
+NEEDED = ("operator", "collections", "functools", "enum", "signal", "weakref", "re",
+          "_compat_pickle", "pickle", "procession.worker.outcome", "procession.worker.bootstrap",
+          "importlib.machinery", "faulthandler", "json", "tokenize", "traceback",
+          "procession.worker.description")  # fmt: skip

@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 
-from procession.worker import ending, outcome, program, shown, stackfile, streams
+from procession.worker import NEEDED, ending, outcome, program, shown, stackfile, streams
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -79,15 +79,7 @@ def warm_up() -> None:
 
     This is done before the program starts: it may leave no descriptor to import with.
     """
-    for name in (
-        "faulthandler",
-        "fcntl",
-        "importlib.machinery",
-        "json",
-        "pickle",
-        "traceback",
-        "procession.worker.description",
-    ):
+    for name in NEEDED:
         __import__(name)
     shown.find_place()
 

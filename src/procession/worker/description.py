@@ -79,13 +79,9 @@ def type_name(cls: type) -> str:
 
 def own_frames_cut(tb: TracebackType | None) -> TracebackType | None:
     """Leave out the frames of the bootstrap, which come first."""
-    while tb is not None and _is_ours(tb.tb_frame.f_code.co_filename):
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OUR_FILES):
         tb = tb.tb_next
     return tb
-
-
-def _is_ours(filename: str) -> bool:
-    return filename.startswith(_OUR_FILES)
 
 
 def kind_of(error: BaseException) -> str:
