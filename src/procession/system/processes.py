@@ -160,8 +160,8 @@ def caught_alive(pid: int) -> int:
     return -1 if flags & PF_DYING or pending >> (signal.SIGKILL - 1) & 1 else caught
 
 
-def status_of_zombie(pid: int) -> tuple[int, float] | None:
-    """Give the wait status of a zombie (dead, and not reaped yet), and its CPU seconds.
+def status_of_zombie(pid: int) -> int | None:
+    """Give the wait status of a zombie (dead, and not reaped yet).
 
     None if it is no zombie, or if the kernel does not show the status to this user.
     """
@@ -171,8 +171,7 @@ def status_of_zombie(pid: int) -> tuple[int, float] | None:
             return None
         # Without the right to read this, /proc shows 0 for every status.
         os.readlink(f"/proc/{pid}/ns/user")
-        seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return int(fields[49]), seconds
+        return int(fields[49])
     except (OSError, IndexError, ValueError):
         return None
 

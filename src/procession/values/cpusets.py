@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from procession.values.base import Value
-from procession.values.figures import fold_ranks
+from procession.values.figures import fold_ranks, parse_ranks
 
 
 class Cpu(Value):
@@ -117,13 +117,10 @@ def _sorted(numbers: Sequence[int]) -> tuple[int, ...]:
 
 def parse_cpus(text: str) -> tuple[int, ...]:
     """Read a list like `0-3,8`; what is not one gives ()."""
-    found: set[int] = set()
-    for part in text.strip().split(","):
-        first, _, last = part.strip().partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
-            return ()
-        found.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(found))
+    try:
+        return tuple(sorted(parse_ranks(text)))
+    except ValueError:
+        return ()
 
 
 format_cpus = fold_ranks  # both are written like `0-3,8`
