@@ -40,14 +40,12 @@ def cpus(count=16, half=8):
     return files
 
 
-def gpu(number, address, node=None, uuid="", near=None):
+def gpu(number, address, node=None, uuid=""):
     said = f"GPU UUID: \t {uuid}\nDevice Minor: \t {number}\n"
     place = f"/proc/driver/nvidia/gpus/{address}/information"
     files = {place: said, f"/dev/nvidia{number}": None}
     if node is not None:
         files[f"{PCI}/{address.lower()}/numa_node"] = f"{node}\n"
-    if near is not None:
-        files[f"{PCI}/{address.lower()}/local_cpulist"] = f"{near}\n"
     return files
 
 
@@ -75,10 +73,9 @@ def test_nvidia(tmp_path):
         **two_nodes(),
         **gpu(0, "0000:81:00.0", 1, "GPU-b"),
         **gpu(1, "0000:0A:00.0", 0, "GPU-a"),
-        **gpu(2, "0000:C1:00.0", -1, "GPU-c", "4-7"),
-        **gpu(3, "0000:D1:00.0", -1, "GPU-d", "0-15"),
+        **gpu(2, "0000:D1:00.0", -1, "GPU-d"),
     }
-    found = [("GPU-a", 0), ("GPU-b", 1), ("GPU-c", 1), ("GPU-d", None)]
+    found = [("GPU-a", 0), ("GPU-b", 1), ("GPU-d", None)]
     assert gpus(tree(tmp_path, files)) == found
 
 

@@ -6,7 +6,7 @@ __getattr__ = lazily(
     {
         "procession.system.facts": "read_facts",
         "procession.system.directories": "inside open_runtime",
-        "procession.values.warm": "read_warm",
+        "procession.values.spec": "read_warm",
         "procession.warm.client": "Connection",
         "procession.warm.door": "NAME NoKeeper Unusable",
         "procession.warm.limits": "read_limits",

@@ -32,7 +32,7 @@ from procession.values.base import Value
 from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError
 from procession.values.placement import Placement
-from procession.values.policy import DEFAULT_LOGS, Hang, Logs, Restart, Stop
+from procession.values.policy import Hang, Logs, Restart, Stop
 from procession.values.spec import Spec, is_seen, make_spec
 
 TYPE_CHECKING = False
@@ -192,7 +192,7 @@ def _located(s: Settings, torchrun: bool) -> tuple[Node, EngineRequest | None]:
 
 def _logs(s: Settings, nproc: int, notes: list[str], torchrun: bool) -> Logs:
     if not s.sets("logs"):
-        return DEFAULT_LOGS
+        return Logs()
     from procession.cli.streams import read_logs
 
     logs, said = read_logs(s, nproc, torchrun=torchrun)

@@ -10,7 +10,7 @@ from procession.prepare.payload import pack
 from procession.values.base import Value
 from procession.values.environment import Node
 from procession.values.errors import SpecError
-from procession.values.policy import NO_RESTART, Logs, Restart
+from procession.values.policy import Logs, Restart
 from procession.values.program import Function
 from procession.values.spec import Spec
 
@@ -117,7 +117,7 @@ def divide(share: Share, nodes: int, whole: Spec | None = None) -> Work:
         raise SpecError("stop: patience is for the ranks of one machine")
     plain = spec.__replace__(
         logs=_logs(spec.logs, nodes * spec.nproc),
-        restart=spec.restart if spec.restart.single else NO_RESTART,
+        restart=spec.restart if spec.restart.single else Restart(),
         on_failure=None,
     )
     if isinstance(spec.program, Function):

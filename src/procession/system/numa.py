@@ -48,10 +48,6 @@ def node_of(device: str, root: str = "/") -> int | None:
     if text.isdecimal():
         return int(text)
     there = nodes(root)
-    near = set(parse_cpus(read(f"{device}/local_cpulist", root) or ""))
-    fit = [node for node, cpus in there.items() if near & set(cpus)]
-    if len(fit) == 1:
-        return fit[0]
     return next(iter(there)) if len(there) == 1 else None
 
 

@@ -103,9 +103,6 @@ def _are_ulimits(given: Any) -> bool:
     )
 
 
-NO_PLACEMENT = Placement()
-
-
 def read_size(text: str) -> int:
     """Read `4G`, `1.5G`, `512MiB` or a number of bytes. Raises ValueError."""
     word = text.strip().upper()
