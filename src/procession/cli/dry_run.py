@@ -20,7 +20,7 @@ from procession.values.shared import name_of
 from procession.values.spec import Spec
 
 # What stands for values that are not known before the group is started.
-LATER = {"MASTER_PORT": "0", "PROCESSION_RUN": "", "TORCHELASTIC_RUN_ID": "",
+LATER = {"MASTER_PORT": "0", "TORCHELASTIC_RUN_ID": "",
          "TORCHELASTIC_ERROR_FILE": ""}  # fmt: skip
 
 
