@@ -36,8 +36,7 @@ from procession.system.identity import proc_is_ours
 from procession.system.inotify import Inotify
 from procession.system.prctl import become_subreaper, die_with_parent
 from procession.values.base import Value
-from procession.values.cpusets import format_cpus
-from procession.values.figures import size
+from procession.values.figures import fold_ranks, size
 
 FDS_PER_RANK = 6  # with prefixed output: two streams, result, pidfd, and the other ends meanwhile
 FDS_BESIDE = 32
@@ -173,7 +172,7 @@ def limits() -> list[Finding]:
         judged("open_files", "open files", files_ if ranks < len(cores) else "",
                "ends a group that it cannot open descriptors for, and says so",
                f"ulimit -n {hard}" if hard != soft else "ask for a higher hard limit", files_),
-        fact("cores", "cores for this process", format_cpus(cores)),
+        fact("cores", "cores for this process", fold_ranks(cores)),
         judged("quota", "CPU quota (cgroup)", cpus if quota and quota < len(cores) else "",
                f"counts {len(cores)} cores for OMP_NUM_THREADS: too many threads",
                "set OMP_NUM_THREADS to the quota divided by the number of ranks", cpus),

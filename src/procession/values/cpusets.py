@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from procession.values.base import Value
-from procession.values.figures import fold_ranks, parse_ranks
+from procession.values.figures import parse_ranks
 
 
 class Cpu(Value):
@@ -117,6 +117,3 @@ def parse_cpus(text: str) -> tuple[int, ...]:
         return tuple(sorted(parse_ranks(text)))
     except ValueError:
         return ()
-
-
-format_cpus = fold_ranks  # both are written like `0-3,8`
