@@ -27,14 +27,8 @@ def cpus(count=16, half=8):
         files |= {
             f"{place}/topology/physical_package_id": f"{core // 4}\n",
             f"{place}/topology/thread_siblings_list": f"{core},{core + half}\n",
-            f"{place}/cache/index0/level": "1\n",
-            f"{place}/cache/index0/type": "Data\n",
             f"{place}/cache/index0/shared_cpu_list": f"{core},{core + half}\n",
-            f"{place}/cache/index1/level": "1\n",
-            f"{place}/cache/index1/type": "Instruction\n",
             f"{place}/cache/index1/shared_cpu_list": "0-15\n",
-            f"{place}/cache/index3/level": "3\n",
-            f"{place}/cache/index3/type": "Unified\n",
             f"{place}/cache/index3/shared_cpu_list": f"{first}-{first + 3}\n",
         }
     return files

@@ -24,7 +24,7 @@ from procession.cli.say import say
 from procession.cli.steer.finding import read_alone
 from procession.cli.words import Option, Parser
 from procession.devices.kinds import KINDS
-from procession.system import accelerators, files, memory_groups
+from procession.system import accelerators, files
 from procession.system.cgroups import OomWatch, cgroups
 from procession.system.directories import (
     Refused,
@@ -154,11 +154,8 @@ def kernel() -> list[Finding]:
     why = "of the whole machine" if watch.whole_machine else "" if watch.source else "none"
     instead = "may not tell, or tell wrongly, that a rank was killed because memory ran out"
     advice = "a memory cgroup of its own, to be seen in /sys/fs/cgroup"
-    found.append(judged("oom_kill", "count of OOM kills of this cgroup", why, instead, advice))
-    instead = "limits memory (--memory-limit) of each process by itself, by RLIMIT_DATA"
-    advice = "a cgroup for it alone: systemd-run --user --scope -p Delegate=yes procession run ..."
-    why = memory_groups.obstacle()
-    return [*found, judged("rank_cgroups", "a memory cgroup for each rank", why, instead, advice)]
+    oom = judged("oom_kill", "count of OOM kills of this cgroup", why, instead, advice)
+    return [*found, oom]
 
 
 def limits() -> list[Finding]:

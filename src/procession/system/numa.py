@@ -13,16 +13,11 @@ from procession.values.cpusets import Cpu, parse_cpus
 
 NODES = "sys/devices/system/node"
 CPU = "sys/devices/system/cpu/cpu"
-OF_DATA = ("Unified", "Data")
 
 
 def nodes(root: str = "/") -> dict[int, tuple[int, ...]]:
     """Give the cores of each NUMA node that is online, in order; {}: unknown."""
-    names = entries(NODES, r"node\d+", root)
-    online = read(f"{NODES}/online", root)
-    found = [int(name[4:]) for name in names]
-    if online is not None:
-        found = [n for n in found if n in parse_cpus(online)]
+    found = [int(name[4:]) for name in entries(NODES, r"node\d+", root)]
     return {n: parse_cpus(read(f"{NODES}/node{n}/cpulist", root) or "") for n in found}
 
 
@@ -54,11 +49,5 @@ def node_of(device: str, root: str = "/") -> int | None:
 def _last_cache(cpu: int, root: str) -> tuple[int, ...]:
     """Give the CPUs that share this one's cache of the highest level."""
     place = f"{CPU}{cpu}/cache"
-    levels = [
-        (number(f"{place}/{name}/level", root) or 0, name)
-        for name in entries(place, r"index\d+", root)
-        if read(f"{place}/{name}/type", root) in OF_DATA
-    ]
-    if not levels:
-        return ()
-    return parse_cpus(read(f"{place}/{max(levels)[1]}/shared_cpu_list", root) or "")
+    caches = entries(place, r"index\d+", root)  # by level
+    return parse_cpus(read(f"{place}/{caches[-1]}/shared_cpu_list", root) or "") if caches else ()
