@@ -51,7 +51,7 @@ def obstacle(words: dict[str, Any], preloaded: Preloaded | None) -> str:
     only if nothing has changed that decided it (`layers`).
     """
     from procession.agent.layers import forget_searches
-    from procession.system.facts import sees
+    from procession.system.processes import directory_of
 
     layers = preloaded.layers if preloaded is not None else None
     if layers is None:
@@ -60,7 +60,7 @@ def obstacle(words: dict[str, Any], preloaded: Preloaded | None) -> str:
     if changed:
         return changed
     forget_searches()
-    return "" if sees(words["pid"]) else "it may not look into the launcher"
+    return "" if directory_of(words["pid"]) else "it may not look into the launcher"
 
 
 def go_over(mark: str, pidfd: int, owner: Owner, sock: socket.socket, loop: EventLoop) -> str:

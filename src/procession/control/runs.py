@@ -21,7 +21,8 @@ from procession.control.index import past_runs
 from procession.output.rankfiles import open_regular
 from procession.output.rundir import run_of
 from procession.system.identity import lives, pid_of
-from procession.system.origin import directory_of, origin
+from procession.system.origin import origin
+from procession.system.processes import directory_of
 from procession.values.base import Value
 
 PATIENCE = 2.0  # seconds for each launcher to answer, when runs are listed

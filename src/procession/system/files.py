@@ -21,12 +21,6 @@ def read(path: str, root: str = "/") -> str | None:
         return None
 
 
-def number(path: str, root: str = "/") -> int | None:
-    """Read a file that holds a number."""
-    text = read(path, root)
-    return int(text) if text is not None and text.isdecimal() else None
-
-
 def field(path: str, name: str, root: str = "/") -> int | None:
     """Read the number behind `name` in a file like /proc/meminfo, in bytes if it is in kB."""
     count, _, unit = pairs(path, ":", root).get(name, "").partition(" ")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from procession.system.files import entries, number, read
+from procession.system.files import entries, read
 from procession.values.cpusets import Cpu, parse_cpus
 
 NODES = "sys/devices/system/node"
@@ -29,7 +29,7 @@ def read_cpus(allowed: Iterable[int], root: str = "/") -> list[Cpu]:
         node = of.get(cpu, 0)
         siblings = parse_cpus(read(f"{CPU}{cpu}/topology/thread_siblings_list", root) or "")
         cache = _last_cache(cpu, root) or [c for c in of if of[c] == node] or (0,)
-        socket = number(f"{CPU}{cpu}/topology/physical_package_id", root) or 0
+        socket = int(read(f"{CPU}{cpu}/topology/physical_package_id", root) or 0)
         found.append(Cpu(cpu, min(siblings or (cpu,)), min(cache), node, socket))
     return found
 

@@ -77,6 +77,17 @@ def look_at(pid: int) -> Seen | None:
         return None
 
 
+def directory_of(pid: int) -> str:
+    """Give the current directory of a process; "" if it is gone, or not visible.
+
+    It is visible to those who may look into the process, as a debugger would.
+    """
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return ""
+
+
 def below(tops: Iterable[int], seen: dict[int, Seen]) -> set[int]:
     """Give the descendants of some processes, without these."""
     children: dict[int, list[int]] = {}
