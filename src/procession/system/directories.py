@@ -65,13 +65,12 @@ def open_runtime(*, make: bool) -> int:
     except NotADirectoryError:  # O_NOFOLLOW gives this for a symbolic link, too
         raise Refused(f"{path} is a link, or no directory") from None
     found = os.fstat(fd)
+    if found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077:
+        return fd
+    os.close(fd)
     if found.st_uid != os.geteuid():
-        os.close(fd)
         raise Refused(f"{path} belongs to user {found.st_uid}")
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        os.close(fd)
-        raise Refused(f"others may enter {path}: chmod 700 it")
-    return fd
+    raise Refused(f"others may enter {path}: chmod 700 it")
 
 
 def inside(directory: int, name: str) -> str:
