@@ -20,9 +20,8 @@ from procession.control.ask import (
 from procession.control.index import past_runs
 from procession.output.rankfiles import open_regular
 from procession.output.rundir import run_of
+from procession.system import origin, processes
 from procession.system.identity import lives, pid_of
-from procession.system.origin import origin
-from procession.system.processes import directory_of
 from procession.values.base import Value
 
 PATIENCE = 2.0  # seconds for each launcher to answer, when runs are listed
@@ -105,7 +104,7 @@ def _silent(name: str, connection: Connection | None) -> Run:
     run = Run(name, name.rpartition("_")[0] or name, "", began=made_at(name))
     if directory is not None:
         run = _of_files(name, directory)
-    cwd = run.cwd or directory_of(launcher)
+    cwd = run.cwd or processes.directory_of(launcher)
     return run.__replace__(state="SILENT", launcher=launcher, socket=name, cwd=cwd)
 
 
@@ -140,8 +139,8 @@ def _of_files(run: str, directory: str) -> Run:
     """Describe a run by what is in its directory."""
     asked = read_json(os.path.join(directory, "run.json")) or {}
     result = read_json(os.path.join(directory, "result.json"))
-    mark, origin = asked.get("mark", ""), asked.get("origin", {})
-    host = origin.get("host", "")
+    mark, place = asked.get("mark", ""), asked.get("origin", {})
+    host = place.get("host", "")
     away = bool(host) and host != _here()
     state = "LOST"
     if result is not None:
@@ -161,10 +160,10 @@ def _of_files(run: str, directory: str) -> Run:
         directory=directory,
         launcher=pid_of(mark) if state == "UNSEEN" else 0,
         host=host if away else "",
-        slurm_job=origin.get("slurm_job", ""),
+        slurm_job=place.get("slurm_job", ""),
         began=began,
         result=result,
-        cwd=origin.get("cwd", ""),
+        cwd=place.get("cwd", ""),
     )
 
 
@@ -184,7 +183,7 @@ def find_run(word: str) -> Run:
     every = running + ended(running)
     if ("/" in word or os.path.isdir(word)) and word not in [run.name for run in every]:
         return _of_directory(word, running)
-    return choose(word, every, origin()["cwd"])
+    return choose(word, every, origin.origin()["cwd"])
 
 
 def choose(word: str, runs: Sequence[Run], cwd: str) -> Run:

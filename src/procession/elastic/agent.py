@@ -155,14 +155,8 @@ def _attempt(
     config: Any, name: str, entrypoint: Any, args: Sequence[Any], attempt: int
 ) -> RunProcsResult:
     address, store = _host_store(config)  # a new one: torch would find ranks that are gone in it
-    node = Node(
-        address=address,
-        port=store.port,
-        role=config.role,
-        run_id=config.run_id,
-        attempt=attempt,
-        restarts=config.max_restarts,
-    )
+    lives = attempt, config.max_restarts
+    node = Node(0, 1, address, store.port, config.role, config.run_id, *lives)
     context = _make_context(config, name, entrypoint, args, node)
     grace = getattr(config, "shutdown_timeout", None)
     if grace is not None:

@@ -27,9 +27,8 @@ from typing import Any
 from procession.agent import boot, pool
 from procession.agent.client import Agent
 from procession.agent.pool import NOTHING, Lease, Preload
-from procession.system import facts
+from procession.system import facts, processes
 from procession.system.identity import mark_of, own_mark
-from procession.system.processes import directory_of
 from procession.values.environment import among
 from procession.values.version import __version__
 from procession.warm.client import SECONDS, Connection, NoKeeper, Unusable, start_keeper
@@ -145,7 +144,7 @@ class Warm:
         return server
 
     def _agreement(self, server: Agent, preload: Preload) -> str:
-        if not directory_of(server.pid):
+        if not processes.directory_of(server.pid):
             return "this process may not look into the kept agent"
         server.wake()  # it may have been stopped (SIGSTOP) while it was kept
         words = {
