@@ -85,7 +85,6 @@ CHANGES = {
     "umask": lambda: os.umask(0o027),
     "variable": lambda: os.environ.update(CHANGED="yes"),
     "session": os.setsid,
-    # These cannot be given to a kept agent.
     "core": lambda: soft(resource.RLIMIT_CORE, 4096),
     "files": lambda: soft(
         resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1
@@ -97,6 +96,7 @@ CHANGES = {
     "slack": lambda: prctl(29, 70000, 0, 0, 0),
     "dump": lambda: write("coredump_filter", "0x13"),
     "nice and oom": lambda: (os.nice(3), write("oom_score_adj", "77")),
+    # These cannot be given to a kept agent.
     "stack": lambda: soft(resource.RLIMIT_STACK, 4 << 20),
     "hard": lambda: hard(resource.RLIMIT_CORE, 0),
     "affinity": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),

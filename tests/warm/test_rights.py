@@ -14,15 +14,8 @@ PROGRAM = os.path.join(os.path.dirname(__file__), "surroundings.py")
 # What keeps a run from being warm, by the change, in the words of the one line about it.
 COLD = {
     "cwd": "what is kept was imported in",
-    "core": "its limit core",
-    "files": "its limit nofile",
-    "batch": "its scheduling",
-    "io": "its priority of I/O",
-    "slack": "its timer slack",
-    "dump": "its coredump_filter",
-    "nice and oom": "its niceness",
-    "stack": "its limit stack",
-    "hard": "its limit core",
+    "stack": "its limit of the stack",
+    "hard": "its hard limit core",
     "affinity": "its CPUs",
     "privileges": "no_new_privs",
     "filter": "its filters (seccomp)",

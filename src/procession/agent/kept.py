@@ -3,8 +3,9 @@
 Theory of operation. A launcher whose run is over asks its agent to change its owner to the
 keeper ("keep"). The agent must then have nothing left of the run: no process below it, no
 descriptor, no variable, no argument. It checks that, and reports what is left. Later another
-launcher asks it to become its own ("take"). The agent reads what it is (`system.facts`), and sends
-that back for the launcher to compare.
+launcher asks it to become its own ("take"), and sends its own limits, priorities and more
+(`system.facts`). The agent sets those that a process can set, reads all of them again, and
+sends them back for the launcher to compare.
 
 Descriptors that imports have left open stay: they were there before the first rank.
 """
@@ -44,13 +45,14 @@ def check(preloaded: Preloaded | None, before: set[int]) -> str:
     return "a descriptor of the run is left" if descriptors() - before else ""
 
 
-def obstacle(words: dict[str, Any], preloaded: Preloaded | None) -> str:
-    """Give why this process cannot work for a launcher, "" if it can.
+def adapt(words: dict[str, Any], preloaded: Preloaded | None) -> str:
+    """Become as a launcher wants this process, as far as that can be; gives what is in the way.
 
-    words: its `pid`, and `env`: the variables that all of its ranks have. What was imported is used
-    only if nothing has changed that decided it (`layers`).
+    words: its `pid`, its `facts`, or those of its thread, and `env`: the variables that all of its
+    ranks have. What was imported is used only if nothing has changed that decided it (`layers`).
     """
     from procession.agent.layers import forget_searches
+    from procession.system.facts import set_facts
     from procession.system.processes import directory_of
 
     layers = preloaded.layers if preloaded is not None else None
@@ -60,7 +62,10 @@ def obstacle(words: dict[str, Any], preloaded: Preloaded | None) -> str:
     if changed:
         return changed
     forget_searches()
-    return "" if directory_of(words["pid"]) else "it may not look into the launcher"
+    if not directory_of(words["pid"]):
+        return "it may not look into the launcher"
+    set_facts(words["facts"])
+    return ""
 
 
 def go_over(mark: str, pidfd: int, owner: Owner, sock: socket.socket, loop: EventLoop) -> str:

@@ -257,7 +257,7 @@ class Server:
         from procession.system.facts import read_facts
 
         if kind == "take":
-            answer, fault = "taken", kept.obstacle(words, self._preloaded)
+            answer, fault = "taken", kept.adapt(words, self._preloaded)
         else:
             self._be_idle(None)
             self._forking.forget()

@@ -2,12 +2,12 @@
 
 Theory of operation. An agent that waits for the next launch has inherited what the first caller
 was, and its ranks are to be what the second caller is. Each row of `FACTS` is one thing that a
-process passes on to its children, and how it is read. All rows must be equal. The caller reads them
-for its own thread, the agent for itself.
+process passes on to its children: how it is read, and how a process sets it for itself, if it can.
 
-One that waits within a launcher is compared by those that are read without the C library
-(`read_plain`). One that is kept from one command to the next (`warm`) is compared when it is
-chosen, and once more when it is taken: it may have been changed while it was kept.
+One that waits within a launcher must be equal in all that is read without the C library
+(`read_plain`). For one that is kept from one command to the next (`warm`), what cannot be set must
+be equal. The caller reads the table for its own thread, the agent for itself; afterwards all
+rows are compared, so that a setting which the kernel did not carry out is noticed, too.
 
 Not in the table, because each rank has its own, kept or not: variables, streams, directory and
 umask (they come with the job), session, process group and terminal (a rank makes a session, which
@@ -29,17 +29,23 @@ from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ctypes
     from collections.abc import Callable, Mapping
 
     Read = Callable[[], str]
+    Set = Callable[[str], object]
+    Settable = Callable[[str, str], bool]
 
 HERE, PROCESS = "/proc/thread-self", "/proc/self"  # most belong to a thread
 SECCOMP = ("Seccomp", "Seccomp_filters")
-_GET_TIMERSLACK, _GET_SECUREBITS = 30, 27
-_CALLS = {  # numbers of system calls: get_mempolicy, ioprio_get, keyctl
-    "x86_64": (239, 252, 250),
-    "aarch64": (236, 31, 219),
+_ORDINARY = (0, 3)  # SCHED_OTHER, SCHED_BATCH: anybody may go from one to the other
+_GET_TIMERSLACK, _SET_TIMERSLACK, _GET_SECUREBITS = 30, 29, 27
+_CALLS = {  # numbers of system calls: get_mempolicy, ioprio_get, ioprio_set, keyctl
+    "x86_64": (239, 252, 251, 250),
+    "aarch64": (236, 31, 30, 219),
 }
+# Of these, the hard limit and all of the stack's must be equal; the soft limits of others are set.
+_STACK = resource.RLIMIT_STACK
 LIMITS = {
     name[7:].lower(): value
     for name, value in sorted(vars(resource).items())
@@ -47,19 +53,67 @@ LIMITS = {
 }
 
 
+class Fact:
+    """One row. name: in words, for a message. read: for the calling thread. set: for this process,
+    from the value of another one; None if it must be equal. can: whether `set` can be expected to
+    work without a privilege, from the own value to the wanted one. plain: it is read without the C
+    library, whose module takes a launch 2 ms to import.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        read: Read,
+        set: Set | None = None,
+        can: Settable | None = None,
+        *,
+        plain: bool = True,
+    ) -> None:
+        self.name, self.read, self.set, self.can, self.plain = name, read, set, can, plain
+
+    def agrees(self, own: str, wanted: str) -> bool:
+        """Whether a process with the value `own` can pass on `wanted`."""
+        return own == wanted or (
+            self.set is not None and (self.can is None or self.can(own, wanted))
+        )
+
+
 def read_facts() -> dict[str, str]:
     """Read all rows for the calling thread."""
-    return {name: read() for name, read in FACTS.items()}
+    return {fact.name: fact.read() for fact in FACTS}
 
 
 def read_plain() -> tuple[str, ...]:
     """Read what needs no C library, for the calling thread."""
-    return tuple(read() for read in PLAIN.values())
+    return tuple(fact.read() for fact in FACTS if fact.plain)
 
 
-def obstacles(own: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """Say which facts keep a process from passing on what is wanted. Pure."""
-    found = [name for name in FACTS if own.get(name, "") != wanted.get(name, "")]
+def set_facts(wanted: Mapping[str, str]) -> None:
+    """Set what differs and can be set, for this process, which has one thread.
+
+    What does not work is seen when the table is read again.
+    """
+    for fact in FACTS:
+        value = wanted.get(fact.name, "")
+        if fact.set is not None and fact.read() != value:
+            try:
+                fact.set(value)
+            except (OSError, ValueError):
+                pass
+
+
+def obstacles(
+    own: Mapping[str, str], wanted: Mapping[str, str], *, exact: bool = False
+) -> list[str]:
+    """Say which facts keep a process from passing on what is wanted. Pure.
+
+    exact: no more is set: all must be equal.
+    """
+    found: list[str] = []
+    for fact in FACTS:
+        mine, theirs = own.get(fact.name, ""), wanted.get(fact.name, "")
+        if mine != theirs and (exact or not fact.agrees(mine, theirs)):
+            found.append(fact.name)
     if wanted.get(_FILTERS, "").endswith(_OWN) and _FILTERS not in found:
         found.append(_FILTERS)
     return found
@@ -76,17 +130,24 @@ def _file(name: str, place: str = HERE) -> str:
         return ""  # the kernel has no such thing
 
 
-def _status(*names: str, place: str = HERE) -> str:
-    found = [line.split(":", 1) for line in _file("status", place).splitlines()]
+def _lines(status: str, names: tuple[str, ...]) -> str:
+    found = [line.split(":", 1) for line in status.splitlines()]
     return " ".join(":".join((n, *v.split())) for n, v in found if n in names)
+
+
+def _status(*names: str) -> Read:
+    def read() -> str:
+        return _lines(_file("status"), names)
+
+    return read
 
 
 def _filters() -> str:
     """Give the filters of seccomp; marked if they may be this process's own."""
-    own = _status(*SECCOMP)
+    own = _lines(_file("status"), SECCOMP)
     if own in ("", "Seccomp:0", "Seccomp:0 Seccomp_filters:0"):
         return own
-    common = _status(*SECCOMP, place="/proc/1")
+    common = _lines(_file("status", "/proc/1"), SECCOMP)
     return own if own == common and "filters" in own else f"{own}{_OWN}"
 
 
@@ -103,8 +164,16 @@ def _root() -> str:
     return f"{root.st_dev} {root.st_ino}"
 
 
-def _limit(number: int) -> Read:
-    return lambda: " ".join(map(str, resource.getrlimit(number)))
+def _limit(number: int, which: int) -> Read:
+    return lambda: str(resource.getrlimit(number)[which])
+
+
+def _stack() -> str:
+    return " ".join(map(str, resource.getrlimit(_STACK)))
+
+
+def _niceness() -> str:
+    return str(os.getpriority(os.PRIO_PROCESS, 0))
 
 
 def _scheduling() -> str:
@@ -113,6 +182,12 @@ def _scheduling() -> str:
 
 def _affinity() -> str:
     return ",".join(map(str, sorted(os.sched_getaffinity(0))))
+
+
+def _libc() -> ctypes.CDLL:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def _call(which: int, *words: object) -> int:
@@ -125,7 +200,7 @@ def _call(which: int, *words: object) -> int:
     numbers = _CALLS.get(os.uname().machine)
     if numbers is None or sys.maxsize < 1 << 32:
         return -1
-    return int(ctypes.CDLL(None).syscall(ctypes.c_long(numbers[which]), *words))
+    return int(_libc().syscall(ctypes.c_long(numbers[which]), *words))
 
 
 def _memory_policy() -> str:
@@ -139,43 +214,106 @@ def _memory_policy() -> str:
     return f"{mode.value} {' '.join(f'{word:x}' for word in nodes).rstrip(' 0')}"
 
 
-def _prctl(option: int) -> int:
+def _prctl(option: int, value: int = 0) -> int:
     import ctypes
 
-    return int(ctypes.CDLL(None).prctl(option, *[ctypes.c_ulong(0)] * 4))
+    words = [ctypes.c_ulong(word) for word in (value, 0, 0, 0)]
+    return int(_libc().prctl(option, *words))
+
+
+# -- setting
+
+
+def _set_soft(number: int) -> Set:
+    def set_limit(value: str) -> None:
+        resource.setrlimit(number, (int(value), resource.getrlimit(number)[1]))
+
+    return set_limit
+
+
+def _set_niceness(value: str) -> None:
+    os.setpriority(os.PRIO_PROCESS, 0, int(value))
+
+
+def _set_scheduling(value: str) -> None:
+    policy, priority = map(int, value.split())
+    os.sched_setscheduler(0, policy, os.sched_param(priority))
+
+
+def _write(name: str) -> Set:
+    def write(value: str) -> None:
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as f:
+            f.write(f"0x{value}" if name == "coredump_filter" else value)
+
+    return write
+
+
+# -- whether it can be set
+
+
+def _is_more(own: str, wanted: str) -> bool:
+    return int(wanted or 0) >= int(own or 0)
+
+
+def _is_ordinary(own: str, wanted: str) -> bool:
+    return all(int(text.partition(" ")[0]) in _ORDINARY for text in (own, wanted))
+
+
+def _is_plain_io(own: str, wanted: str) -> bool:
+    """Whether neither is the real-time class, which needs a privilege."""
+    return all(int(text) >= 0 and int(text) >> 13 != 1 for text in (own, wanted))
 
 
 _FILTERS, _OWN = "its filters (seccomp)", " of its own"
+_IDENTITY = ("Uid", "Gid", "Groups")
 _CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 _OTHERS = ("THP_enabled", "Speculation_Store_Bypass", "SpeculationIndirectBranch")
-# By their names in messages: how they are read. These are read without the C library, whose module
-# takes a launch 2 ms to import.
-PLAIN: dict[str, Read] = {
-    "its users and groups": partial(_status, "Uid", "Gid", "Groups"),
-    "its capabilities": partial(_status, *_CAPABILITIES),
-    "no_new_privs": partial(_status, "NoNewPrivs"),
-    _FILTERS: _filters,
-    "its protection from speculation": partial(_status, *_OTHERS),
-    "its security label": partial(_file, "attr/current"),
-    "its namespaces": _namespaces,
-    "its root directory": _root,
-    "its log-in (audit)": lambda: f"{_file('loginuid')} {_file('sessionid')}",
-    "its cgroup": partial(_file, "cgroup"),
-    "its personality": partial(_file, "personality"),
-    "its CPUs": _affinity,  # numerical libraries count them when they are imported
-    "its nodes of memory": partial(_status, "Mems_allowed"),
-    **{f"its limit {name}": _limit(number) for name, number in LIMITS.items()},
-    "its scheduling": _scheduling,
-    "its niceness": lambda: str(os.getpriority(os.PRIO_PROCESS, 0)),
-    "its oom_score_adj": partial(_file, "oom_score_adj", PROCESS),
-    "its coredump_filter": partial(_file, "coredump_filter", PROCESS),
-}
-FACTS: dict[str, Read] = {
-    **PLAIN,
-    "its securebits": lambda: str(_prctl(_GET_SECUREBITS)),
+FACTS = (
+    Fact("its users and groups", _status(*_IDENTITY)),
+    Fact("its capabilities", _status(*_CAPABILITIES)),
+    Fact("its securebits", lambda: str(_prctl(_GET_SECUREBITS)), plain=False),
+    Fact("no_new_privs", _status("NoNewPrivs")),
+    Fact(_FILTERS, _filters),
+    Fact("its protection from speculation", _status(*_OTHERS)),
+    Fact("its security label", lambda: _file("attr/current")),
+    Fact("its namespaces", _namespaces),
+    Fact("its root directory", _root),
+    Fact("its log-in (audit)", lambda: f"{_file('loginuid')} {_file('sessionid')}"),
     # KEYCTL_GET_KEYRING_ID of the session's keyring, which is not made if there is none.
-    "its session's keyring": lambda: str(_call(2, 0, -3, 0)),
-    "its policy for NUMA memory": _memory_policy,
-    "its priority of I/O": lambda: str(_call(1, 1, 0)),
-    "its timer slack": lambda: str(_prctl(_GET_TIMERSLACK)),
-}
+    Fact("its session's keyring", lambda: str(_call(3, 0, -3, 0)), plain=False),
+    Fact("its cgroup", lambda: _file("cgroup")),
+    Fact("its personality", lambda: _file("personality")),
+    Fact("its CPUs", _affinity),  # numerical libraries count them when they are imported
+    Fact("its nodes of memory", _status("Mems_allowed")),
+    Fact("its policy for NUMA memory", _memory_policy, plain=False),
+    Fact("its limit of the stack", _stack),  # the C library reads it when a process begins
+    *(
+        Fact(f"its hard limit {name}", _limit(number, 1))
+        for name, number in LIMITS.items()
+        if number != _STACK
+    ),
+    *(
+        Fact(f"its limit {name}", _limit(number, 0), _set_soft(number))
+        for name, number in LIMITS.items()
+        if number != _STACK
+    ),
+    Fact("its scheduling", _scheduling, _set_scheduling, _is_ordinary),
+    Fact("its niceness", _niceness, _set_niceness, _is_more),
+    Fact(
+        "its priority of I/O",
+        lambda: str(_call(1, 1, 0)),
+        lambda value: _call(2, 1, 0, int(value)),
+        _is_plain_io,
+        plain=False,
+    ),
+    Fact(
+        "its timer slack",
+        lambda: str(_prctl(_GET_TIMERSLACK)),
+        lambda value: _prctl(_SET_TIMERSLACK, int(value)),
+        plain=False,
+    ),
+    *(
+        Fact(f"its {name}", partial(_file, name, PROCESS), _write(name), can)
+        for name, can in (("oom_score_adj", _is_more), ("coredump_filter", None))
+    ),
+)

@@ -3,9 +3,10 @@
 Theory of operation. A run that wants to be warm asks the keeper for its list while it is prepared.
 Only agents that were started as this run would start one are considered (they have the same
 *key*). When it is known what the run imports, the one that lacks the fewest imports is taken. It
-says whether all that it has read is unchanged, and what it is (`agent.kept`). If none fits, a new
-one is started, and the reason is a line among the notes of the run. The same happens if the keeper
-does not answer, or belongs to somebody else: no fault of the keeper makes a run fail.
+says whether all that it has read is unchanged, and takes over the limits and priorities of this
+process (`agent.kept`). If none fits, a new one is started, and the reason is a line among the
+notes of the run. The same happens if the keeper does not answer, or belongs to somebody else: no
+fault of the keeper makes a run fail.
 
 An agent that may be kept is started with only those variables that an interpreter reads when it
 starts. The others come with the run, and are removed after it.
@@ -150,13 +151,15 @@ class Warm:
         words = {
             "mark": own_mark(),
             "pid": os.getpid(),
+            "facts": self._facts,
             "env": dict(preload.env),
         }
         answer = _asked(server, "take", "taken", words, os.getpid())
         if isinstance(answer, str):
             return f"the kept agent {answer}"
         fault, theirs = answer
-        return fault or _difference(theirs, self._facts)[1]
+        differs = facts.obstacles(theirs, self._facts, exact=True) if not fault else []
+        return fault or (f"{differs[0]} could not be given to what is kept" if differs else "")
 
     @property
     def note(self) -> str:
@@ -260,12 +263,7 @@ def obstacle_to(
         seen = {n: v for n, v in preload.env.items() if among(kept["reads"], n)}
         if kept["seen"] != digest(seen):
             return OTHER_IMPORTS, "a variable changed that the imports have read"
-    return _difference(kept["facts"], own)
-
-
-def _difference(kept: Mapping[str, str], own: Mapping[str, str]) -> tuple[int, str]:
-    """Say in how many facts a kept agent differs from this process, and in which one."""
-    differ = facts.obstacles(kept, own)
+    differ = facts.obstacles(kept["facts"], own)
     return len(differ), f"what is kept differs in {differ[0]}" if differ else ""
 
 
