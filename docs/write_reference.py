@@ -19,7 +19,7 @@ from procession.engines.addresses import ADDRESS
 from procession.engines.contract import DRIVER, JOB
 from procession.group.handle import CONTROL
 from procession.output import rundir
-from procession.values.environment import Place, rank_environment
+from procession.values.environment import ALONE, rank_environment
 from procession.values.errors import HUNG_CODE
 from procession.values.policy import NEVER_AGAIN
 from procession.worker.board import VARIABLE as BOARD
@@ -130,9 +130,8 @@ def commands() -> str:
 
 def variables() -> str:
     """Write the page of environment variables."""
-    place = Place("127.0.0.1", 1, "run", 0, 0, 2, launcher="mark")
-    known = rank_environment(place, 0, 2, "", {})
-    differing = known.keys() ^ OF_RANKS.keys()
+    known = {*rank_environment(ALONE, 0, 2, "", {}), "PROCESSION_RUN", LAUNCHER}
+    differing = known ^ OF_RANKS.keys()
     if differing:
         raise SystemExit(f"write_reference: variables of ranks: {sorted(differing)} differ")
     return (

@@ -19,7 +19,6 @@ MOUNT_V2 = "30 23 0:26 {} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelega
 def two_nodes():
     node = "/sys/devices/system/node"
     return {
-        f"{node}/online": "0-1\n",
         f"{node}/node0/cpulist": "0-3,8-11\n",
         f"{node}/node0/meminfo": "Node 0 MemTotal:       65536 kB\nNode 0 MemFree:  1 kB\n",
         f"{node}/node1/cpulist": "4-7,12-15\n",

@@ -27,7 +27,7 @@ def dev(*names):
         (dev("nvidia10", "nvidia9"), "NVIDIA", ["/dev/nvidia9", "/dev/nvidia10"], 2),
         # The first node is the processor.
         ({**amd(0, 0, "0", gpu_id="0"), **CARD, **amd(2, 129, "90010"), **dev("dri/renderD129")},
-         "AMD", ["gfx942", "gfx90a"], 2),
+         "AMD", ["/dev/dri/renderD128", "/dev/dri/renderD129"], 2),
         ({**CARD, **amd(1, 128, "what"), **amd(2, 129)}, "AMD", ["/dev/dri/renderD128"], 2),
         ({**amd(1, 128), **dev("dri/renderD128")}, "AMD", [], 1),
         # Cards, not the processor's graphics, another maker's, or what is no display.

@@ -132,8 +132,8 @@ class World:
         seen = SimpleNamespace(letter="S", catches=lambda _: True, blocks=lambda _: False)
         return {
             server: {**both, "signal": self._signals(numbers),
-                     "Owner": lambda _: launcher, "become_subreaper": int, "wake_with_parent": int,
-                     "wake_no_more": int},
+                     "Owner": lambda _: launcher, "become_subreaper": int,
+                     "hear_of_parents_end": int, "wake_no_more": int},
             eventloop: {**both, "select": kernel.select()},
             run: {"time": clock, "state_of": lambda _: seen, "pidfd_of": system.pidfd_open},
             children: both,

@@ -27,27 +27,19 @@ def cpus(count=16, half=8):
         files |= {
             f"{place}/topology/physical_package_id": f"{core // 4}\n",
             f"{place}/topology/thread_siblings_list": f"{core},{core + half}\n",
-            f"{place}/cache/index0/level": "1\n",
-            f"{place}/cache/index0/type": "Data\n",
             f"{place}/cache/index0/shared_cpu_list": f"{core},{core + half}\n",
-            f"{place}/cache/index1/level": "1\n",
-            f"{place}/cache/index1/type": "Instruction\n",
             f"{place}/cache/index1/shared_cpu_list": "0-15\n",
-            f"{place}/cache/index3/level": "3\n",
-            f"{place}/cache/index3/type": "Unified\n",
             f"{place}/cache/index3/shared_cpu_list": f"{first}-{first + 3}\n",
         }
     return files
 
 
-def gpu(number, address, node=None, uuid="", near=None):
+def gpu(number, address, node=None, uuid=""):
     said = f"GPU UUID: \t {uuid}\nDevice Minor: \t {number}\n"
     place = f"/proc/driver/nvidia/gpus/{address}/information"
     files = {place: said, f"/dev/nvidia{number}": None}
     if node is not None:
         files[f"{PCI}/{address.lower()}/numa_node"] = f"{node}\n"
-    if near is not None:
-        files[f"{PCI}/{address.lower()}/local_cpulist"] = f"{near}\n"
     return files
 
 
@@ -75,10 +67,9 @@ def test_nvidia(tmp_path):
         **two_nodes(),
         **gpu(0, "0000:81:00.0", 1, "GPU-b"),
         **gpu(1, "0000:0A:00.0", 0, "GPU-a"),
-        **gpu(2, "0000:C1:00.0", -1, "GPU-c", "4-7"),
-        **gpu(3, "0000:D1:00.0", -1, "GPU-d", "0-15"),
+        **gpu(2, "0000:D1:00.0", -1, "GPU-d"),
     }
-    found = [("GPU-a", 0), ("GPU-b", 1), ("GPU-c", 1), ("GPU-d", None)]
+    found = [("GPU-a", 0), ("GPU-b", 1), ("GPU-d", None)]
     assert gpus(tree(tmp_path, files)) == found
 
 

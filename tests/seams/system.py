@@ -11,7 +11,7 @@ __getattr__ = lazily(
         "procession.system.cgroups": "Cgroups OomWatch cgroups",
         "procession.system.eventloop": "EventLoop",
         "procession.system.identity": "own_mark",
-        "procession.system.memory_groups": "MemoryGroups obstacle",
+        "procession.system.memory_groups": "MemoryGroups",
         "procession.system.numa": "read_cpus",
         "procession.system.origin": "slurm_ids",
         "procession.system.ports": "free_port",

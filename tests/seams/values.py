@@ -7,7 +7,7 @@ __getattr__ = lazily(
         "procession.values": "cpusets figures",
         "procession.values.base": "Record Value is_count",
         "procession.values.cpusets": "Cpu bind deal in_turn shares",
-        "procession.values.environment": "Node Place among given_run_id rank_environment",
+        "procession.values.environment": "Node among given_run_id rank_environment",
         "procession.values.errors": (
             "GroupEnd HUNG_CODE Outcome ProcessionError RankEnd SIMULTANEOUS SpecError StartFailed"
         ),

@@ -6,7 +6,7 @@ __getattr__ = lazily(
     {
         "procession.system.facts": "read_facts",
         "procession.system.directories": "inside open_runtime",
-        "procession.values.warm": "read_warm",
+        "procession.values.spec": "read_warm",
         "procession.warm.client": "Connection",
         "procession.warm.door": "NAME NoKeeper",
         "procession.warm.launching": "read_limits",

@@ -209,7 +209,7 @@ class Agent:
             self._sock.close()
         else:
             self._sock.detach()
-            self._process.forget_descriptor()
+            self._process.pidfd = -1
 
     def abandon(self) -> None:
         """Close this process's descriptors and forget it: after a fork, in the child."""

@@ -52,7 +52,8 @@ def adapt(words: dict[str, Any], preloaded: Preloaded | None) -> str:
     nothing has changed that decided it (`record`).
     """
     from procession.agent.record import forget_searches
-    from procession.system.facts import sees, set_facts
+    from procession.system.facts import set_facts
+    from procession.system.processes import directory_of
 
     assert preloaded is not None  # else it was not kept
     assert preloaded.layers is not None
@@ -60,7 +61,7 @@ def adapt(words: dict[str, Any], preloaded: Preloaded | None) -> str:
     if changed:
         return changed
     forget_searches()
-    if not sees(words["pid"]):
+    if not directory_of(words["pid"]):
         return "it may not look into the launcher"
     set_facts(words["facts"])
     return ""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 
 from procession.agent.protocol import is_readable
-from procession.system.prctl import forget_parent
+from procession.system.prctl import hear_of_parents_end
 from procession.system.processes import pidfd_of
 from procession.system.signals import wake
 
@@ -50,7 +50,7 @@ class Owner:
         sock: to the owner. loop: watches the former one. Raises OSError.
         """
         wake(sock.fileno(), os.getpid())
-        forget_parent()
+        hear_of_parents_end(0)
         if self.pidfd >= 0:
             loop.forget(self.pidfd)
             os.close(self.pidfd)

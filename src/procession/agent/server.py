@@ -39,7 +39,7 @@ from procession.agent.quiet import Quiet
 from procession.agent.run import WISHES, Run
 from procession.system.eventloop import EventLoop
 from procession.system.files import descriptors
-from procession.system.prctl import become_subreaper, wake_with_parent
+from procession.system.prctl import become_subreaper, hear_of_parents_end
 from procession.system.signals import plain as signal
 from procession.system.signals import wake_no_more
 
@@ -111,7 +111,7 @@ class Server:
         try:
             become_subreaper()
             # One that is stopped when its launcher is killed is to notice that.
-            wake_with_parent()
+            hear_of_parents_end(signal.SIGCONT)
             wake_no_more(self.sock.fileno())  # as its launcher has set it, until now
             if self._owner.pidfd >= 0:
                 loop.watch(self._owner.pidfd, self._hear_the_last)

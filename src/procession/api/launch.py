@@ -16,8 +16,7 @@ from procession.values.errors import GroupEnd, SpecError
 from procession.values.placement import Placement
 from procession.values.policy import Hang, Logs, Restart, Stop
 from procession.values.program import Program
-from procession.values.spec import Spec, make_spec
-from procession.values.warm import VARIABLE, read_warm
+from procession.values.spec import Spec, make_spec, read_warm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     OnEvent = Callable[[Event], object]
 
+WARM_VARIABLE = "PROCESSION_WARM"
 LINKS = ("lease", "link_encryption")  # parameters about the links to agents
 
 
@@ -209,8 +209,8 @@ def start_on(
 def _started(given: dict[str, Any]) -> Group:
     """Start a group. given: the parameters of `start` by name."""
     on_event, control, devices = (given.pop(each) for each in ("on_event", "control", "devices"))
-    if given["warm"] is None and os.environ.get(VARIABLE):
-        given["warm"] = read_warm(os.environ[VARIABLE], VARIABLE)
+    if given["warm"] is None and os.environ.get(WARM_VARIABLE):
+        given["warm"] = read_warm(os.environ[WARM_VARIABLE], WARM_VARIABLE)
     spec = make_spec(**given)
     if on_event is not None and not callable(on_event):
         raise SpecError(f"on_event must be a function of an event, not {on_event!r}")

@@ -24,7 +24,7 @@ from procession.cli.say import say_out
 from procession.cli.steer.finding import read_alone
 from procession.cli.words import Option
 from procession.devices.kinds import KINDS
-from procession.system import accelerators, files, memory_groups
+from procession.system import accelerators, files
 from procession.system.cgroups import OomWatch, cgroups
 from procession.system.directories import (
     Refused,
@@ -36,8 +36,7 @@ from procession.system.identity import proc_is_ours
 from procession.system.inotify import Inotify
 from procession.system.prctl import become_subreaper, die_with_parent
 from procession.values.base import Value
-from procession.values.cpusets import format_cpus
-from procession.values.figures import size
+from procession.values.figures import fold_ranks, size
 
 FDS_PER_RANK = 6  # with prefixed output: two streams, result, pidfd, and the other ends meanwhile
 FDS_BESIDE = 32
@@ -155,11 +154,8 @@ def kernel() -> list[Finding]:
     why = "of the whole machine" if watch.whole_machine else "" if watch.source else "none"
     instead = "may not tell, or tell wrongly, that a rank was killed because memory ran out"
     advice = "a memory cgroup of its own, to be seen in /sys/fs/cgroup"
-    found.append(judged("oom_kill", "count of OOM kills of this cgroup", why, instead, advice))
-    instead = "limits memory (--memory-limit) of each process by itself, by RLIMIT_DATA"
-    advice = "a cgroup for it alone: systemd-run --user --scope -p Delegate=yes procession run ..."
-    why = memory_groups.obstacle()
-    return [*found, judged("rank_cgroups", "a memory cgroup for each rank", why, instead, advice)]
+    oom = judged("oom_kill", "count of OOM kills of this cgroup", why, instead, advice)
+    return [*found, oom]
 
 
 def limits() -> list[Finding]:
@@ -173,7 +169,7 @@ def limits() -> list[Finding]:
         judged("open_files", "open files", files_ if ranks < len(cores) else "",
                "ends a group that it cannot open descriptors for, and says so",
                f"ulimit -n {hard}" if hard != soft else "ask for a higher hard limit", files_),
-        fact("cores", "cores for this process", format_cpus(cores)),
+        fact("cores", "cores for this process", fold_ranks(cores)),
         judged("quota", "CPU quota (cgroup)", cpus if quota and quota < len(cores) else "",
                f"counts {len(cores)} cores for OMP_NUM_THREADS: too many threads",
                "set OMP_NUM_THREADS to the quota divided by the number of ranks", cpus),

@@ -13,14 +13,14 @@ from procession.preload.choose import plan_of, preload_of
 from procession.preload.plan import explain
 from procession.prepare.placing import place
 from procession.prepare.resources import variables_of
-from procession.values.cpusets import format_cpus
+from procession.values.figures import fold_ranks
 from procession.values.masking import masked, masked_words
 from procession.values.program import Command, Module, words_of
 from procession.values.shared import name_of
 from procession.values.spec import Spec
 
 # What stands for values that are not known before the group is started.
-LATER = {"MASTER_PORT": "0", "PROCESSION_RUN": "", "TORCHELASTIC_RUN_ID": "",
+LATER = {"MASTER_PORT": "0", "TORCHELASTIC_RUN_ID": "",
          "TORCHELASTIC_ERROR_FILE": ""}  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def describe(spec: Spec, settings: Sequence[str] = ()) -> str:
     lines.append(f"  all ranks: {_words(common)}")
     for rank, variables in enumerate(added):
         own = {n: v for n, v in variables.items() if n not in common}
-        cpus = f" on CPUs {format_cpus(placed.cpus[rank])}" if placed.cpus else ""
+        cpus = f" on CPUs {fold_ranks(placed.cpus[rank])}" if placed.cpus else ""
         lines.append(f"  rank {rank}: {_words(own)}{cpus}")
         if not one:
             lines.append(f"    runs {commands[rank]}")

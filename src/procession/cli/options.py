@@ -21,7 +21,7 @@ from procession.cli.words import (
     Parser,
 )
 from procession.values.placement import MODES, read_ulimits
-from procession.values.policy import DEFAULT_STOP
+from procession.values.policy import Stop
 from procession.values.spec import START_METHODS
 
 RUN, TORCHRUN = "procession run", "procession-torchrun"
@@ -246,7 +246,7 @@ LIFE = (
         "exit codes by which a rank says that it is of no use to start again (default: 78)",
         read=readers.numbers, target="restart.never", needs="max_restarts"),
     Option(("--shutdown-timeout",), "SECONDS",
-        f"from the stop signal to SIGKILL (default: {DEFAULT_STOP.grace:g})",
+        f"from the stop signal to SIGKILL (default: {Stop().grace:g})",
         read=readers.number, target="stop.grace", torchrun=True,
         variable="TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
     Option(("--patience",), "SECONDS",

@@ -148,7 +148,7 @@ def elsewhere(module: str, name: str) -> Reader:
 
 PREEMPTION = elsewhere("procession.cli.preemption", "read_preemption")
 SHARED = elsewhere("procession.values.shared", "read_shared")
-WARM = elsewhere("procession.values.warm", "read_warm")
+WARM = elsewhere("procession.values.spec", "read_warm")
 
 
 def texts(text: str, _where: str) -> tuple[str, ...]:

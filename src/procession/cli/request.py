@@ -21,7 +21,7 @@ from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError
 from procession.values.events import Event
 from procession.values.placement import Placement
-from procession.values.policy import DEFAULT_LOGS, Hang, Logs, Restart, Stop
+from procession.values.policy import Hang, Logs, Restart, Stop
 from procession.values.spec import Spec, is_seen, make_spec
 
 TYPE_CHECKING = False
@@ -154,7 +154,7 @@ def _located(s: Settings, torchrun: bool) -> tuple[Node, EngineRequest | None]:
 
 def _logs(s: Settings, nproc: int, torchrun: bool) -> Logs:
     if not s.sets("logs"):
-        return DEFAULT_LOGS
+        return Logs()
     from procession.cli.streams import read_logs
 
     return read_logs(s, nproc, torchrun=torchrun)

@@ -20,8 +20,8 @@ from procession.control.ask import (
 from procession.control.index import past_runs
 from procession.output.rankfiles import open_regular
 from procession.output.rundir import run_of
+from procession.system import origin, processes
 from procession.system.identity import lives, pid_of
-from procession.system.origin import directory_of, origin
 from procession.values.base import Value
 
 PATIENCE = 2.0  # seconds for each launcher to answer, when runs are listed
@@ -104,7 +104,7 @@ def _silent(name: str, connection: Connection | None) -> Run:
     run = _run(name, "", 0, {}, {}, began=made_at(name))
     if directory is not None:
         run = _of_files(name, directory)
-    cwd = run.cwd or directory_of(launcher)
+    cwd = run.cwd or processes.directory_of(launcher)
     return run.__replace__(state="SILENT", launcher=launcher, socket=name, cwd=cwd)
 
 
@@ -177,7 +177,7 @@ def find_run(word: str) -> Run:
     every = running + ended(running)
     if ("/" in word or os.path.isdir(word)) and word not in [run.name for run in every]:
         return _of_directory(word, running)
-    return choose(word, every, origin()["cwd"])
+    return choose(word, every, origin.origin()["cwd"])
 
 
 def choose(word: str, runs: Sequence[Run], cwd: str) -> Run:

@@ -149,7 +149,7 @@ class Driver:
         When the group is over, in this thread.
         """
         add = self.journal.hear if inside else self.journal.subscribe
-        self._loop.request_certainly(lambda: add(call))
+        self._loop.request(lambda: add(call), certain=True)
 
     def on_signal(self, call: Callable[[int, str, bool], None]) -> None:
         """Have `call` called with signals that come to processes of ours on other machines.

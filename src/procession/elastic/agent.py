@@ -31,7 +31,7 @@ from procession.elastic.ranks import (
     SubprocessContext,
     python_program,
 )
-from procession.values.environment import Node, Place, rank_environment
+from procession.values.environment import Node, rank_environment
 from procession.values.policy import Stop
 
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
@@ -40,7 +40,7 @@ SLEEP = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"
 AGENTS = "torch.distributed.elastic.agent.server.local_elastic_agent"
 LOOPBACK = "127.0.0.1"
 # What `rank_environment` has beyond torch's variables.
-NOT_TORCHS = ("TORCHELASTIC_ERROR_FILE", "PROCESSION_RUN", "PYTHONUNBUFFERED")
+NOT_TORCHS = ("TORCHELASTIC_ERROR_FILE", "PYTHONUNBUFFERED")
 THREADS = "OMP_NUM_THREADS"
 # Fields that the configuration of an older torch does not have.
 OF_NEWER = ("numa_options", "duplicate_stdout_filters", "duplicate_stderr_filters")
@@ -154,8 +154,9 @@ def _attempt(
     config: Any, name: str, entrypoint: Any, args: Sequence[Any], attempt: int
 ) -> RunProcsResult:
     address, store = _host_store(config)  # a new one: torch would find ranks that are gone in it
-    place = Place(address, store.port, config.run_id, attempt, config.max_restarts, cores=1)
-    context = _make_context(config, name, entrypoint, args, place)
+    lives = attempt, config.max_restarts
+    node = Node(0, 1, address, store.port, config.role, config.run_id, *lives)
+    context = _make_context(config, name, entrypoint, args, node)
     grace = getattr(config, "shutdown_timeout", None)
     if grace is not None:
         context.stop = Stop(grace=grace, patience=None)
@@ -172,7 +173,7 @@ def _attempt(
 
 
 def _make_context(
-    config: Any, name: str, entrypoint: Any, args: Sequence[Any], place: Place
+    config: Any, name: str, entrypoint: Any, args: Sequence[Any], node: Node
 ) -> PContext:
     """Make the ranks of an attempt, not started yet."""
     ranks = range(config.nproc_per_node)
@@ -185,7 +186,7 @@ def _make_context(
     }
     common: dict[str, Any] = {
         "name": config.role,
-        "envs": {rank: _variables(place, rank, len(ranks), config.role) for rank in ranks},
+        "envs": {rank: _variables(node, rank, len(ranks)) for rank in ranks},
         "logs_specs": config.logs_specs,
         "log_line_prefixes": prefixes,
         **{name: getattr(config, name, None) for name in OF_NEWER},
@@ -203,10 +204,9 @@ def _make_context(
     return SubprocessContext(entrypoint=entrypoint, args=words, **common)
 
 
-def _variables(place: Place, rank: int, nproc: int, role: str) -> dict[str, str]:
+def _variables(node: Node, rank: int, nproc: int) -> dict[str, str]:
     """Give torch's variables of a rank, whose store is there already."""
-    node = Node(role=role, run_id=place.run_id)
-    env = rank_environment(place, rank, nproc, role, os.environ, node)
+    env = rank_environment(node, rank, nproc, node.role, os.environ)
     left_out = NOT_TORCHS if THREADS in os.environ else (*NOT_TORCHS, THREADS)
     env["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     return {name: value for name, value in env.items() if name not in left_out}

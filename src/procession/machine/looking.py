@@ -73,7 +73,7 @@ def stacks_of(
         seen.extend(taken)
         answered.set()
 
-    loop.request_certainly(lambda: machine.last_look.look(seconds, done))
+    loop.request(lambda: machine.last_look.look(seconds, done), certain=True)
     answered.wait(seconds + MARGIN)
     from procession.explain.stacks.outside import look
     from procession.explain.stacks.text import stack_of

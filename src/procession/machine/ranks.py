@@ -175,9 +175,9 @@ class Ranks:
         self._dead = set()
         for rank in dead:
             pid = self.records[rank].pid
-            found = status_of_zombie(pid) if pid is not None else None
-            if found is not None:
-                self.untold[rank] = at, found[0]
+            status = status_of_zombie(pid) if pid is not None else None
+            if status is not None:
+                self.untold[rank] = at, status
         if dead:
             self._tell()
 

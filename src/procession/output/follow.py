@@ -143,7 +143,7 @@ class Follower:
         screen = self._screens[source.stream == "err"]
         tail = self.tails[source.rank, source.stream] = Tail()
         feed = Feed(fd, source, screen, tail, is_file=is_file, copies=copies)
-        self._loop.request_certainly(partial(self._follow, feed))
+        self._loop.request(partial(self._follow, feed), certain=True)
 
     @property
     def shown(self) -> int:
@@ -152,7 +152,7 @@ class Follower:
 
     def say(self, line: bytes) -> None:
         """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
-        self._loop.request_certainly(partial(self._say, line))
+        self._loop.request(partial(self._say, line), certain=True)
 
     def show(self, stream: int, block: bytes, whose: object) -> None:
         """Show a block as it is, on stdout (1) or stderr (2)."""
@@ -168,7 +168,7 @@ class Follower:
             at once if that has ended. For a console that does not read, this may take for ever.
         """
         self.over = True
-        self._loop.request_certainly(partial(self._finish, ended))
+        self._loop.request(partial(self._finish, ended), certain=True)
 
     def drain(self, timeout: float | None, *, stalled: bool = False) -> bool:
         """Show everything that was written until now, and end; may be called again.
@@ -226,7 +226,7 @@ class Follower:
         try:
             call()
         except Exception as e:
-            self._loop.request_certainly(lambda: None)  # to go on with what was asked besides
+            self._loop.request(lambda: None, certain=True)  # to go on with what was asked besides
             if self.fault is None:
                 self.fault = e
                 for feed in self._feeds.values():

@@ -13,13 +13,12 @@ from procession.system.directories import read_cached, write_cached
 from procession.values.spec import Spec
 
 DIRECTORY, FILE = "preload", "started.json"
-LARGEST = 64 << 10  # bytes
 
 
 def remembered(file: str) -> Any:
     """Give what `remember` has written to a file of this name; None if it is not there, or torn."""
     try:
-        return json.loads(read_cached(DIRECTORY, file, LARGEST) or "null")
+        return json.loads(read_cached(DIRECTORY, file) or "null")
     except ValueError:
         return None
 

@@ -20,7 +20,7 @@ from procession.system.files import pairs
 from procession.system.identity import own_mark
 from procession.system.ports import free_port
 from procession.values.base import Record
-from procession.values.environment import Place, common_environment, own_environment
+from procession.values.environment import common_environment, given_run_id, own_environment
 from procession.values.program import Command, Function, Module, Script, words_of
 from procession.values.spec import Spec
 
@@ -158,16 +158,15 @@ class RankJobs:
             # Reports are read with it, and when they come no descriptor may be left for an import.
             import json  # noqa: F401 # pyright: ignore[reportUnusedImport]
         resources = self.resources
-        where = Place(
-            address=spec.node.address,
+        node = spec.node.__replace__(
             port=spec.node.port or free_port(),
-            run_id=resources.run_id,
+            run_id=spec.node.run_id or given_run_id(self._env) or resources.run_id,
             attempt=spec.node.attempt + attempt,
             restarts=max(spec.node.restarts, spec.restart.max),
-            cores=resources.places.placed.cores,
-            launcher=own_mark(),
         )
-        own = common_environment(where, spec.nproc, role_of(self._env), self._env, spec.node)
+        cores = resources.places.placed.cores
+        own = common_environment(node, spec.nproc, role_of(self._env), self._env, cores)
+        own |= {"PROCESSION_RUN": resources.run_id, "PROCESSION_LAUNCHER": own_mark()}
         common = {
             "env": {**self._env, **own},
             "cwd": spec.cwd,

@@ -18,7 +18,7 @@ from procession.prepare.payload import Payload
 from procession.prepare.placing import Placed, Places
 from procession.system.files import named
 from procession.values.base import Value
-from procession.values.environment import Place, given_run_id, rank_environment
+from procession.values.environment import given_run_id, rank_environment
 from procession.values.spec import Spec
 from procession.worker.board import (
     COUNTER,
@@ -101,10 +101,10 @@ def variables_of(spec: Spec, env: Mapping[str, str], placed: Placed) -> list[dic
 
     env: the launcher's. placed: what ranks get of the machine.
     """
-    where = Place(spec.node.address, spec.node.port, "", 0, spec.restart.max, placed.cores)
+    node = spec.node.__replace__(restarts=spec.restart.max)
     found: list[dict[str, str]] = []
     for rank, own in enumerate(spec.env):
-        given = rank_environment(where, rank, spec.nproc, role_of(env), env, spec.node)
+        given = rank_environment(node, rank, spec.nproc, role_of(env), env, placed.cores)
         both = {**env, **given, **placed.variables(rank, env), **own}
         found.append({name: value for name, value in both.items() if value is not None})
     return found

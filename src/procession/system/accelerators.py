@@ -102,22 +102,13 @@ def _amd(root: str) -> list[Device]:
             continue
         said = pairs(f"{AMD}/{node}/properties", " ", root)
         render = f"/dev/dri/renderD{said.get('drm_render_minor')}"
-        name = _gfx(said.get("gfx_target_version", "")) or render
         where, domain, place = said.get("location_id", ""), said.get("domain", "0"), ""
         if where.isdecimal() and domain.isdecimal():
             bus = int(where)
             address = f"{int(domain):04x}:{bus >> 8 & 0xFF:02x}:{bus >> 3 & 0x1F:02x}.{bus & 7}"
             place = f"{PCI}/{address}"
-        found.append(Device(name, ("/dev/kfd", render), place=place))
+        found.append(Device(render, ("/dev/kfd", render), place=place))
     return found
-
-
-def _gfx(version: str) -> str:
-    """Give the architecture's name: 90402 is gfx942, 90010 gfx90a."""
-    if not version.isdecimal() or not int(version):
-        return ""
-    n = int(version)
-    return f"gfx{n // 10000}{n // 100 % 100:x}{n % 100:x}"
 
 
 def _intel(root: str) -> list[Device]:

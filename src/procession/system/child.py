@@ -16,13 +16,15 @@ import select
 import signal
 import time
 
+from procession.system.processes import status_of_zombie
+
 LOOK_EVERY = 0.005  # seconds, where there is no pidfd
 
 
 class Child:
     """A child process. own: it was started by this process, which is to reap it.
 
-    pidfd: a descriptor of it, -1 where there is none.
+    pidfd: a descriptor of it, -1 where there is none, or other code has closed it.
     """
 
     def __init__(self, pid: int, *, own: bool = True) -> None:
@@ -61,17 +63,10 @@ class Child:
         """Wait for its end without reaping it; gives it in words, "" if it is not seen in time."""
         from procession.values.exit import Exit
 
-        if self.pidfd < 0:
-            return ""
-        self._ends(timeout)
-        try:
-            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-        except OSError:
-            return ""
-        if found is None:
-            return ""
-        exited = found.si_code == os.CLD_EXITED
-        return str(Exit(found.si_status) if exited else Exit(signal=found.si_status))
+        if self.pidfd >= 0:
+            self._ends(timeout)
+        status = status_of_zombie(self.pid)
+        return "" if status is None else str(Exit.from_wait_status(status))
 
     def _ends(self, timeout: float) -> bool:
         poll = select.poll()
@@ -85,10 +80,6 @@ class Child:
             return os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
         except ChildProcessError:
             return True  # the program reaped it with waitpid(-1)
-
-    def forget_descriptor(self) -> None:
-        """Use its pid from now on: other code has closed the descriptor."""
-        self.pidfd = -1
 
     def close(self) -> None:
         """Close its descriptor."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _TEXT: Any = io.TextIOWrapper
+_BUFFERS: Any = (io.BufferedWriter, io.BufferedRandom)
 
 
 def fill_standard() -> list[int]:
@@ -31,13 +32,12 @@ def fill_standard() -> list[int]:
 def descriptor_of(stream: Any) -> int | None:
     """Give the descriptor to which a stream of the io module leads, None for any other object."""
     try:
-        if _is(stream, io.TextIOWrapper):
-            if _class(stream).write is not _TEXT.write:
-                return None  # a subclass wants to see what is written
+        # Not a subclass that wants to see what is written.
+        if getattr(stream.__class__, "write", None) is _TEXT.write:
             stream = stream.buffer
-        if _is(stream, io.BufferedWriter, io.BufferedRandom):
+        if isinstance(stream, _BUFFERS):
             stream = stream.raw
-        return stream.fileno() if _is(stream, io.FileIO) else None
+        return stream.fileno() if issubclass(stream.__class__, io.FileIO) else None
     except ValueError:
         return None  # closed or detached
 
@@ -51,11 +51,3 @@ def leads_to(stream: Any, fd: int) -> bool:
         return own == fd or os.path.sameopenfile(own, fd)
     except OSError:
         return False  # one of them is closed
-
-
-def _class(stream: Any) -> Any:
-    return stream.__class__
-
-
-def _is(stream: Any, *kinds: type) -> bool:
-    return isinstance(stream, kinds)

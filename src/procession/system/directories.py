@@ -37,13 +37,14 @@ def state_directory() -> str:
 
     "" where this user has no home: without HOME, and unknown to the system (containers).
     """
-    given = os.environ.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(given):
-        home = os.path.expanduser("~")
-        if not os.path.isabs(home):
-            return ""
-        given = os.path.join(home, ".local", "state")
-    return os.path.join(given, "procession")
+    return _of_user("XDG_STATE_HOME", ".local/state")
+
+
+def _of_user(variable: str, below_home: str) -> str:
+    place = os.environ.get(variable, "")
+    if not os.path.isabs(place):
+        place = os.path.join(os.path.expanduser("~"), below_home)
+    return os.path.join(place, "procession") if os.path.isabs(place) else ""
 
 
 def open_runtime(*, make: bool) -> int:
@@ -64,13 +65,12 @@ def open_runtime(*, make: bool) -> int:
     except NotADirectoryError:  # O_NOFOLLOW gives this for a symbolic link, too
         raise Refused(f"{path} is a link, or no directory") from None
     found = os.fstat(fd)
+    if found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077:
+        return fd
+    os.close(fd)
     if found.st_uid != os.geteuid():
-        os.close(fd)
         raise Refused(f"{path} belongs to user {found.st_uid}")
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        os.close(fd)
-        raise Refused(f"others may enter {path}: chmod 700 it")
-    return fd
+    raise Refused(f"others may enter {path}: chmod 700 it")
 
 
 def inside(directory: int, name: str) -> str:
@@ -84,8 +84,8 @@ def socket_name(run: str) -> str:
     return os.fsdecode(os.fsencode(name)[:MOST_BYTES])
 
 
-def read_cached(directory: str, name: str, largest: int) -> bytes | None:
-    """Read a file of at most `largest` bytes; None if there is none that only this user can change.
+def read_cached(directory: str, name: str) -> bytes | None:
+    """Read a file of the user's cache; None if there is none that only this user can change.
 
     directory: its name below the user's cache directory.
     """
@@ -94,10 +94,9 @@ def read_cached(directory: str, name: str, largest: int) -> bytes | None:
         with open(fd, "rb") as f:
             found = os.fstat(fd)
             ours = found.st_uid == os.geteuid() and not found.st_mode & 0o022
-            text = f.read(largest + 1) if ours and stat.S_ISREG(found.st_mode) else None
-    except (OSError, ValueError):
+            return f.read() if ours and stat.S_ISREG(found.st_mode) else None
+    except OSError:
         return None
-    return text if text is not None and len(text) <= largest else None
 
 
 def write_cached(directory: str, name: str, text: bytes) -> None:
@@ -116,15 +115,13 @@ def write_cached(directory: str, name: str, text: bytes) -> None:
             os.replace(draft, os.path.join(place, name))
         except OSError:
             os.unlink(draft)
-    except (OSError, ValueError):
+    except OSError:
         pass  # no home, no space, or no permission
 
 
 def _cache(directory: str) -> str:
-    """Name a directory for files that may be lost. Raises ValueError where there is no home."""
-    place = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(place):
-        place = os.path.join(os.path.expanduser("~"), ".cache")
-    if not os.path.isabs(place):
-        raise ValueError("no home directory")
-    return os.path.join(place, "procession", directory)
+    """Name a directory for files that may be lost. Raises OSError where there is no home."""
+    place = _of_user("XDG_CACHE_HOME", ".cache")
+    if not place:
+        raise FileNotFoundError("no home directory")
+    return os.path.join(place, directory)

@@ -39,15 +39,14 @@ class EventLoop:
         self.slept = True  # in the last wait: what is reported now happened just then
         # When this process was stopped lately: end and length in ns of the monotonic clock.
         self._stops: deque[tuple[int, int]] = deque(maxlen=STOPS)
-        self._epoll = select.epoll()
         self._sources: dict[int, Call] = {}
         self._first: set[int] = set()
         self._writers: set[int] = set()
         self._deadlines: dict[Hashable, tuple[float, Call]] = {}
         self._held_at = 0.0  # since when no deadline passes, 0 if they do
-        self._requests: deque[Call] = deque()
-        self._certain: deque[Call] = deque()  # see `request_certainly`
+        self._requests: deque[tuple[Call, bool]] = deque()  # with whether they are certain
         self._lock = _thread.RLock()  # a signal handler may ask while its thread asks
+        self._epoll = select.epoll()
         try:
             self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         except OSError as e:
@@ -80,10 +79,7 @@ class EventLoop:
 
     def after(self, key: Hashable, seconds: float, call: Call) -> None:
         """Call `call` once, `seconds` from now; replaces the earlier call for `key`."""
-        self._deadlines[key] = self._clock() + seconds, call
-
-    def _clock(self) -> float:
-        return self._held_at or time.monotonic()
+        self._deadlines[key] = (self._held_at or time.monotonic()) + seconds, call
 
     def cancel(self, key: Hashable) -> None:
         """Cancel the call for `key`."""
@@ -123,30 +119,20 @@ class EventLoop:
         self.put_off(seconds)
         return seconds
 
-    def request(self, call: Call) -> bool:
+    def request(self, call: Call, *, certain: bool = False) -> bool:
         """Have the loop call `call` soon; from any thread or signal handler, at any time.
 
-        False if the loop is closed. A loop that closes soon may not get to it.
+        False if the loop is closed. A loop that closes soon may not get to it. certain: it is
+        called in any case: when the loop closes, or here if it is closed.
         """
         with self._lock:
             if self._wake >= 0:
-                self._requests.append(call)
+                self._requests.append((call, certain))
                 os.eventfd_write(self._wake, 1)
-            return self._wake >= 0
-
-    def request_certainly(self, call: Call) -> None:
-        """Have the loop call `call`; it is called in any case, here if the loop is closed."""
-        self._certain.append(call)
-        if not self.request(self._take_certain):
-            self._take_certain()
-
-    def _take_certain(self) -> None:
-        while True:
-            try:
-                call = self._certain.popleft()
-            except IndexError:
-                return
+                return True
+        if certain:
             call()
+        return False
 
     def fail(self, e: BaseException) -> None:
         """Have the loop raise this; from any thread."""
@@ -216,7 +202,7 @@ class EventLoop:
     def _take_requests(self) -> None:
         os.eventfd_read(self._wake)
         while self._requests:
-            self._requests.popleft()()
+            self._requests.popleft()[0]()
 
     @property
     def own(self) -> tuple[int, int]:
@@ -234,4 +220,7 @@ class EventLoop:
         with self._lock:
             wake, self._wake = self._wake, -1
             os.close(wake)
-        self._take_certain()
+        while self._requests:
+            call, certain = self._requests.popleft()
+            if certain:
+                call()

@@ -17,7 +17,7 @@ ignored, is in the key of an agent (`agent.pool`).
 Two things cannot be read. Filters of seccomp show their number only: those that this process has
 beyond the first one of its namespace of pids are taken for its own, and equal to no other's. A
 Landlock domain shows nothing: but of two processes that can each look into the other in /proc, none
-is in a domain that the other is not in (`sees`).
+is in a domain that the other is not in. So each looks for the other's directory.
 """
 
 from __future__ import annotations
@@ -117,15 +117,6 @@ def obstacles(
     if wanted.get(_FILTERS, "").endswith(_OWN) and _FILTERS not in found:
         found.append(_FILTERS)
     return found
-
-
-def sees(pid: int) -> bool:
-    """Whether this process may look into another one, as a debugger would."""
-    try:
-        os.readlink(f"/proc/{pid}/cwd")
-    except OSError:
-        return False
-    return True
 
 
 # -- reading

@@ -21,20 +21,10 @@ def read(path: str, root: str = "/") -> str | None:
         return None
 
 
-def number(path: str, root: str = "/") -> int | None:
-    """Read a file that holds a number."""
-    text = read(path, root)
-    return int(text) if text is not None and text.isdecimal() else None
-
-
 def field(path: str, name: str, root: str = "/") -> int | None:
     """Read the number behind `name` in a file like /proc/meminfo, in bytes if it is in kB."""
-    for line in (read(path, root) or "").splitlines():
-        head, _, rest = line.partition(":")
-        words = rest.split()
-        if head.strip() == name and words and words[0].isdecimal():
-            return int(words[0]) * (1024 if words[1:] == ["kB"] else 1)
-    return None
+    count, _, unit = pairs(path, ":", root).get(name, "").partition(" ")
+    return int(count) * (1024 if unit == "kB" else 1) if count.isdecimal() else None
 
 
 def pairs(path: str, separator: str, root: str = "/") -> dict[str, str]:

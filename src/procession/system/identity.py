@@ -34,11 +34,8 @@ def proc_is_ours() -> bool:
 
 def mark_of(pid: int) -> str:
     """Give the mark of a process; "" if it is gone, a zombie, or hidden."""
-    found = start_of(pid)
-    try:
-        return f"{pid}-{found}-{namespace(pid)}" if found else ""
-    except OSError:
-        return ""
+    found, where = start_of(pid), namespace(pid)
+    return f"{pid}-{found}-{where}" if found and where else ""
 
 
 def start_of(pid: int | str) -> int:
@@ -51,8 +48,11 @@ def start_of(pid: int | str) -> int:
 
 
 def namespace(pid: int | str = "self") -> int:
-    """Give the number of a process's namespace of pids. Raises OSError."""
-    return os.stat(f"/proc/{pid}/ns/pid").st_ino
+    """Give the number of a process's namespace of pids; 0 if it is gone, or hidden."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino
+    except OSError:
+        return 0
 
 
 def pid_of(mark: str) -> int:
@@ -67,9 +67,6 @@ def lives(mark: str) -> bool | None:
     start, _, where = rest.partition("-")
     if not (pid.isdecimal() and start.isdecimal() and where.isdecimal()):
         return None
-    try:
-        if int(where) != namespace():
-            return None
-    except OSError:
+    if int(where) != namespace():
         return None
     return start_of(int(pid)) == int(start)

@@ -8,18 +8,12 @@ import os
 _IN_MODIFY = 0x2
 _IN_Q_OVERFLOW = 0x4000
 _IN_IGNORED = 0x8000
-# inotify_init1 takes the flags of open(2).
-_IN_NONBLOCK = os.O_NONBLOCK
-_IN_CLOEXEC = os.O_CLOEXEC
 _EVENT = 16  # bytes: int wd, uint32 mask, cookie, length of a name that follows (none for files)
 
-_libc: ctypes.CDLL | None = None
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _call(name: str, *args: object) -> int:
-    global _libc
-    if _libc is None:
-        _libc = ctypes.CDLL(None, use_errno=True)
     result: int = getattr(_libc, name)(*args)
     if result < 0:
         code = ctypes.get_errno()
@@ -36,8 +30,8 @@ class Inotify:
     """
 
     def __init__(self) -> None:
-        self._fd = -1
-        self._fd = _call("inotify_init1", _IN_NONBLOCK | _IN_CLOEXEC)
+        # It takes the flags of open(2).
+        self._fd = _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
 
     def fileno(self) -> int:
         """Give the descriptor to wait for."""

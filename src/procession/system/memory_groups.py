@@ -73,21 +73,6 @@ class MemoryGroups:
                 _move_back(self._own)
 
 
-def obstacle(root: str = "/") -> str:
-    """Say why no rank can have a cgroup of its own here; "" if one could be made and removed."""
-    try:
-        groups = MemoryGroups.make(1 << 40, root)
-        if groups is None:
-            return "no cgroup of its own (version 2), with a memory controller, to write to"
-        try:
-            groups.add(0, 0)
-        finally:
-            groups.close()
-    except OSError as e:
-        return e.strerror or str(e)
-    return ""
-
-
 def _own(root: str) -> str:
     """Give the directory of this process's cgroup; "" if it cannot be seen."""
     found = cgroups(root)

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from procession.system.files import entries, number, read
+from procession.system.files import entries, read
 from procession.values.cpusets import Cpu, parse_cpus
 
 NODES = "sys/devices/system/node"
 CPU = "sys/devices/system/cpu/cpu"
-OF_DATA = ("Unified", "Data")
 
 
 def nodes(root: str = "/") -> dict[int, tuple[int, ...]]:
     """Give the cores of each NUMA node that is online, in order; {}: unknown."""
-    names = entries(NODES, r"node\d+", root)
-    online = read(f"{NODES}/online", root)
-    found = [int(name[4:]) for name in names]
-    if online is not None:
-        found = [n for n in found if n in parse_cpus(online)]
+    found = [int(name[4:]) for name in entries(NODES, r"node\d+", root)]
     return {n: parse_cpus(read(f"{NODES}/node{n}/cpulist", root) or "") for n in found}
 
 
@@ -34,7 +29,7 @@ def read_cpus(allowed: Iterable[int], root: str = "/") -> list[Cpu]:
         node = of.get(cpu, 0)
         siblings = parse_cpus(read(f"{CPU}{cpu}/topology/thread_siblings_list", root) or "")
         cache = _last_cache(cpu, root) or [c for c in of if of[c] == node] or (0,)
-        socket = number(f"{CPU}{cpu}/topology/physical_package_id", root) or 0
+        socket = int(read(f"{CPU}{cpu}/topology/physical_package_id", root) or 0)
         found.append(Cpu(cpu, min(siblings or (cpu,)), min(cache), node, socket))
     return found
 
@@ -48,21 +43,11 @@ def node_of(device: str, root: str = "/") -> int | None:
     if text.isdecimal():
         return int(text)
     there = nodes(root)
-    near = set(parse_cpus(read(f"{device}/local_cpulist", root) or ""))
-    fit = [node for node, cpus in there.items() if near & set(cpus)]
-    if len(fit) == 1:
-        return fit[0]
     return next(iter(there)) if len(there) == 1 else None
 
 
 def _last_cache(cpu: int, root: str) -> tuple[int, ...]:
     """Give the CPUs that share this one's cache of the highest level."""
     place = f"{CPU}{cpu}/cache"
-    levels = [
-        (number(f"{place}/{name}/level", root) or 0, name)
-        for name in entries(place, r"index\d+", root)
-        if read(f"{place}/{name}/type", root) in OF_DATA
-    ]
-    if not levels:
-        return ()
-    return parse_cpus(read(f"{place}/{max(levels)[1]}/shared_cpu_list", root) or "")
+    caches = entries(place, r"index\d+", root)  # by level
+    return parse_cpus(read(f"{place}/{caches[-1]}/shared_cpu_list", root) or "") if caches else ()

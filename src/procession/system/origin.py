@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
-
-def directory_of(pid: int) -> str:
-    """Give the current directory of a process; "" if it is gone, or not visible."""
-    try:
-        return os.readlink(f"/proc/{pid}/cwd")
-    except OSError:
-        return ""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def origin() -> dict[str, str]:

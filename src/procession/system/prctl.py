@@ -11,7 +11,6 @@ from procession.system.signals import plain as signal
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 SIGKILL = int(signal.SIGKILL)
-SIGCONT = int(signal.SIGCONT)
 
 _call = ctypes.CDLL(None, use_errno=True).prctl
 _call.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
@@ -33,18 +32,13 @@ def die_with_parent(parent: int) -> bool:
 
     False if `parent` is gone already: then no signal will come, and the caller must go by itself.
     """
-    _prctl(PR_SET_PDEATHSIG, SIGKILL, "PR_SET_PDEATHSIG")
+    hear_of_parents_end(SIGKILL)
     return os.getppid() == parent
 
 
-def wake_with_parent() -> None:
-    """Be woken, if stopped (SIGSTOP), when the thread that started this process ends.
+def hear_of_parents_end(number: int) -> None:
+    """Get a signal when the thread that started this process ends; 0: none. Raises OSError.
 
-    Raises OSError.
+    SIGCONT wakes a process that is stopped (SIGSTOP).
     """
-    _prctl(PR_SET_PDEATHSIG, SIGCONT, "PR_SET_PDEATHSIG")
-
-
-def forget_parent() -> None:
-    """Get no signal when the thread that started this process ends. Raises OSError."""
-    _prctl(PR_SET_PDEATHSIG, 0, "PR_SET_PDEATHSIG")
+    _prctl(PR_SET_PDEATHSIG, number, "PR_SET_PDEATHSIG")

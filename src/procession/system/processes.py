@@ -80,6 +80,17 @@ def look_at(pid: int) -> Seen | None:
         return None
 
 
+def directory_of(pid: int) -> str:
+    """Give the current directory of a process; "" if it is gone, or not visible.
+
+    It is visible to those who may look into the process, as a debugger would.
+    """
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return ""
+
+
 def below(tops: Iterable[int], seen: dict[int, Seen]) -> set[int]:
     """Give the descendants of some processes, without these."""
     children: dict[int, list[int]] = {}
@@ -163,8 +174,8 @@ def caught_alive(pid: int) -> int:
     return -1 if flags & PF_DYING or pending >> (signal.SIGKILL - 1) & 1 else caught
 
 
-def status_of_zombie(pid: int) -> tuple[int, float] | None:
-    """Give the wait status of a zombie (dead, and not reaped yet), and its CPU seconds.
+def status_of_zombie(pid: int) -> int | None:
+    """Give the wait status of a zombie (dead, and not reaped yet).
 
     None if it is no zombie, or if the kernel does not show the status to this user.
     """
@@ -174,8 +185,7 @@ def status_of_zombie(pid: int) -> tuple[int, float] | None:
             return None
         # Without the right to read this, /proc shows 0 for every status.
         os.readlink(f"/proc/{pid}/ns/user")
-        seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return int(fields[49]), seconds
+        return int(fields[49])
     except (OSError, IndexError, ValueError):
         return None
 

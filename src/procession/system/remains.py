@@ -111,8 +111,7 @@ class Remains:
         self._mark = mark
         self._page = page
         self._sessions = sessions
-        self._killed: set[tuple[int, int]] = set()  # pid, start
-        self._found: set[tuple[int, int]] = set()  # by the last look
+        self._found: set[tuple[int, int]] = set()  # pid and start, by the last look
         self._doubted: dict[tuple[int, int], float] = {}  # since when
         self._quiet = 0  # looks in a row that have found nothing
 
@@ -172,8 +171,6 @@ class Remains:
         return False
 
     def kill(self, left: Iterable[Seen]) -> None:
-        """Send SIGKILL to those of these processes that have not got it."""
+        """Send SIGKILL to these processes."""
         for each in left:
-            if (each.pid, each.start) not in self._killed:
-                self._killed.add((each.pid, each.start))
-                send(each, signal.SIGKILL)
+            send(each, signal.SIGKILL)

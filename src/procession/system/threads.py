@@ -58,18 +58,15 @@ class Errands:
             except RuntimeError:
                 self.thread = None
         if self.thread is None:
-            self._work_off()
+            while not self._queue.empty():
+                self._do_one()
         return True
 
     def wait(self, what: str, call: Callable[[], None], seconds: float) -> bool:
         """Queue a call and wait until it is done; False if it takes longer, and is done later."""
         done = Latch()
-
-        def both() -> None:
-            call()
-            done.set()
-
-        self.do(what, both, always=True)
+        self.do(what, call, always=True)
+        self.do("", done.set, always=True)
         return done.wait(seconds)
 
     def settle(self, seconds: float) -> bool:
@@ -97,10 +94,6 @@ class Errands:
                 if self._ending and self._queue.empty():
                     self.thread, self._ending = None, False
                     return
-
-    def _work_off(self) -> None:
-        while not self._queue.empty():
-            self._do_one()
 
     def _do_one(self) -> None:
         self.current, call = self._queue.get()

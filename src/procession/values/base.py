@@ -14,7 +14,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn, cast
+    from typing import Any, cast
 
     from typing_extensions import Self, dataclass_transform
 else:
@@ -38,8 +38,6 @@ class _AsDataclass:
         self._name = name
 
     def __get__(self, _: object, cls: type[_Fields]) -> Any:
-        if "_defaults" not in vars(cls):  # the base of all, which `help` asks, too
-            raise AttributeError(self._name)
         import dataclasses
         import inspect
 
@@ -65,7 +63,7 @@ class _Fields:  # noqa: PLW1641 - its subclasses have a hash, or none
     """
 
     __match_args__: tuple[str, ...] = ()
-    _defaults: dict[str, Any]
+    _defaults: dict[str, Any] = {}  # noqa: RUF012 - each subclass has one of its own
 
     if not TYPE_CHECKING:
         __dataclass_fields__ = _AsDataclass()
@@ -114,11 +112,12 @@ class Value(_Fields):
 
     if not TYPE_CHECKING:
 
-        def __setattr__(self, name, _):
-            _frozen(f"cannot assign to field {name!r}")
+        def __setattr__(self, name, *_):
+            from dataclasses import FrozenInstanceError
 
-        def __delattr__(self, name):
-            _frozen(f"cannot delete field {name!r}")
+            raise FrozenInstanceError(f"cannot change field {name!r}")
+
+        __delattr__ = __setattr__
 
         def __hash__(self):
             return hash(self._values())
@@ -131,12 +130,6 @@ class Record(_Fields):
     """A value that may change: equal by its fields, which its subclass annotates."""
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
-
-
-def _frozen(what: str) -> NoReturn:
-    from dataclasses import FrozenInstanceError
-
-    raise FrozenInstanceError(what)
 
 
 def is_count(text: str, most: int = 9) -> bool:

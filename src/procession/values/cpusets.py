@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from procession.values.base import Value
-from procession.values.figures import fold_ranks
+from procession.values.figures import parse_ranks
 
 
 class Cpu(Value):
@@ -46,11 +46,11 @@ def deal(cpus: Sequence[Cpu], nproc: int, count: int) -> Sets:
     blocks = [cores[rank * each : (rank + 1) * each] for rank in range(nproc)]
     if not each or any(sum(map(len, block)) < count for block in blocks):
         flat = [cpu.number for cpu in ordered]
-        return [_sorted(flat[rank * count : (rank + 1) * count]) for rank in range(nproc)]
+        return [tuple(sorted(flat[rank * count : (rank + 1) * count])) for rank in range(nproc)]
     sets: Sets = []
     for block in blocks:
         first_of_each = [core[k] for k in range(max(map(len, block))) for core in block if core[k:]]
-        sets.append(_sorted(first_of_each[:count]))
+        sets.append(tuple(sorted(first_of_each[:count])))
     return sets
 
 
@@ -66,7 +66,7 @@ def bind(cpus: Sequence[Cpu], mode: str, nodes: Sequence[int]) -> Sets:
         if not own:
             raise ValueError(f"rank {rank} belongs on NUMA node {node}, whose CPUs it may not use")
         ranks = [r for r, other in enumerate(nodes) if other == node]
-        sets.append(_sorted(_cpus_of(mode, ordered, own, ranks.index(rank), len(ranks))))
+        sets.append(tuple(sorted(_cpus_of(mode, ordered, own, ranks.index(rank), len(ranks)))))
     return sets
 
 
@@ -111,19 +111,9 @@ def _cores(ordered: Sequence[Cpu]) -> list[list[int]]:
     return list(cores.values())
 
 
-def _sorted(numbers: Sequence[int]) -> tuple[int, ...]:
-    return tuple(sorted(numbers))
-
-
 def parse_cpus(text: str) -> tuple[int, ...]:
     """Read a list like `0-3,8`; what is not one gives ()."""
-    found: set[int] = set()
-    for part in text.strip().split(","):
-        first, _, last = part.strip().partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
-            return ()
-        found.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(found))
-
-
-format_cpus = fold_ranks  # both are written like `0-3,8`
+    try:
+        return tuple(sorted(parse_ranks(text)))
+    except ValueError:
+        return ()

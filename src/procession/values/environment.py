@@ -1,4 +1,4 @@
-"""The environment variables of each rank: torchrun's, and our own; and patterns of their names.
+"""The environment variables that each rank has from torchrun, and patterns of their names.
 
 The names and meanings are those of torchrun, so that `init_process_group` with `env://` works; see
 https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables.
@@ -12,23 +12,6 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from procession.values.base import Value
-
-
-class Place(Value):
-    """Where a group runs: its address for rendezvous, its run, and the cores it may use.
-
-    address, port: of rank 0's rendezvous. run_id: names the run. attempt: which life of the group,
-    from 0. restarts: how many restarts are allowed. cores: that this process may use. launcher:
-    its mark, see `system.identity`; "": ranks do not get it.
-    """
-
-    address: str
-    port: int
-    run_id: str
-    attempt: int
-    restarts: int
-    cores: int
-    launcher: str = ""
 
 
 class Node(Value):
@@ -91,24 +74,25 @@ def given_run_id(env: Mapping[str, str]) -> str:
 
 
 def rank_environment(
-    place: Place,
-    rank: int,
-    nproc: int,
-    role: str,
-    inherited: Mapping[str, str],
-    node: Node = ALONE,
+    node: Node, rank: int, nproc: int, role: str, inherited: Mapping[str, str], cores: int = 1
 ) -> dict[str, str]:
-    """Give the variables of one rank without an error file; `rank` and `nproc` are this group's."""
+    """Give torch's variables of one rank without an error file; see `common_environment`.
+
+    rank: its number in this group.
+    """
     return {
-        **common_environment(place, nproc, role, inherited, node),
+        **common_environment(node, nproc, role, inherited, cores),
         **own_environment(node.local + rank, node.first(nproc) + rank, ""),
     }
 
 
 def common_environment(
-    place: Place, nproc: int, role: str, inherited: Mapping[str, str], node: Node = ALONE
+    node: Node, nproc: int, role: str, inherited: Mapping[str, str], cores: int
 ) -> dict[str, str]:
-    """Give the variables that are the same in every rank of this group, which has `nproc`.
+    """Give torch's variables that are the same in every rank of this group, which has `nproc`.
+
+    node: with what is true of this attempt. role: where the node has none. cores: that this process
+    may use.
 
     OMP_NUM_THREADS is set to cores ÷ ranks if this machine has more than one rank and `inherited`
     does not have it: without it, each rank would start a thread for every core.
@@ -121,20 +105,17 @@ def common_environment(
         "GROUP_WORLD_SIZE": str(node.count),
         "ROLE_NAME": node.role or role,
         "ROLE_WORLD_SIZE": world,
-        "MASTER_ADDR": place.address,
-        "MASTER_PORT": str(place.port),
-        "TORCHELASTIC_RUN_ID": node.run_id or given_run_id(inherited) or place.run_id,
-        "TORCHELASTIC_RESTART_COUNT": str(place.attempt - node.regrouped),
-        "TORCHELASTIC_MAX_RESTARTS": str(place.restarts),
+        "MASTER_ADDR": node.address,
+        "MASTER_PORT": str(node.port),
+        "TORCHELASTIC_RUN_ID": node.run_id or given_run_id(inherited),
+        "TORCHELASTIC_RESTART_COUNT": str(node.attempt - node.regrouped),
+        "TORCHELASTIC_MAX_RESTARTS": str(node.restarts),
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": inherited.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
         "PYTHONUNBUFFERED": "1",
-        "PROCESSION_RUN": place.run_id,
     }
-    if place.launcher:
-        env["PROCESSION_LAUNCHER"] = place.launcher
     if here > 1 and "OMP_NUM_THREADS" not in inherited:
-        env["OMP_NUM_THREADS"] = str(node.threads or max(1, place.cores // here))
+        env["OMP_NUM_THREADS"] = str(node.threads or max(1, cores // here))
     return env
 
 
@@ -156,9 +137,7 @@ def callers_environment(env: Mapping[str, str]) -> dict[str, str | None]:
 
     env: what ranks are to find instead, the caller's own variables.
     """
-    nowhere = Place(address="", port=0, run_id="", attempt=0, restarts=0, cores=1)
-    added = rank_environment(nowhere, 0, 2, "", {}).keys() - {"PROCESSION_RUN"}
-    return {name: env.get(name) for name in added}
+    return {name: env.get(name) for name in rank_environment(ALONE, 0, 2, "", {})}
 
 
 def among(patterns: Iterable[str], name: str) -> bool:

@@ -122,14 +122,8 @@ class GroupEnd(Value):
             return ()
         cause, *later = self.failures
         latest = cause.happened_at + SIMULTANEOUS
-        return (
-            cause,
-            *(
-                f
-                for f in later
-                if f.happened_at - f.doubt <= latest and f.outcome is not Outcome.LOST
-            ),
-        )
+        near = [f for f in later if f.happened_at - f.doubt <= latest]
+        return (cause, *(f for f in near if f.outcome is not Outcome.LOST))
 
 
 class ProcessionError(Exception):

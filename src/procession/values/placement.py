@@ -103,20 +103,12 @@ def _are_ulimits(given: Any) -> bool:
     )
 
 
-NO_PLACEMENT = Placement()
-
-
 def read_size(text: str) -> int:
     """Read `4G`, `1.5G`, `512MiB` or a number of bytes. Raises ValueError."""
-    word = text.strip().upper()
-    word = word[:-2] if word.endswith("IB") else word.removesuffix("B")
-    unit = word[-1:] if word[-1:] in UNITS else ""
-    try:
-        if not word.isascii() or "_" in word or any(c in word for c in "EN"):
-            raise ValueError
-        size = float(word.removesuffix(unit)) * UNITS[unit]
-    except ValueError:
-        size = 0.0
+    import re
+
+    found = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+) *([KMGT]?)(?:I?B)?", text.strip().upper())
+    size = float(found[1]) * UNITS[found[2]] if found else 0.0
     if not 0 < size < 1 << 60:
         raise ValueError(
             f"memory_limit: {text!r} is not a size, such as 4G, 512M, or a count of bytes"

@@ -292,7 +292,3 @@ def _ends_programs(given: Any) -> bool:
 
 def _are_exit_codes(given: Any) -> bool:
     return members(int, Collection)(given) and all(0 < code < 256 for code in given)
-
-
-DEFAULT_STOP = Stop()
-DEFAULT_LOGS = Logs()

@@ -112,18 +112,16 @@ def check_programs(
         raise SpecError("kwargs are for functions; a command takes args only")
     for rank, words in enumerate(args):
         _words(f"args of rank {rank}: ", words)
-    checked: set[tuple[str, str | None]] = set()  # thousands of ranks may run one program
+    first: dict[tuple[Program, str | None], int] = {}  # thousands of ranks may run one program
     for rank, (target, variables) in enumerate(zip(targets, env, strict=True)):
-        path = variables.get("PATH")
-        if isinstance(target, Command) and (target.argv[0], path) not in checked:
+        first.setdefault((target, variables.get("PATH")), rank)
+    for (target, path), rank in first.items():
+        if isinstance(target, Command):
             problem = program_problem(target.argv[0], cwd, path)
             if problem:
                 raise SpecError(f"rank {rank}: {problem}")
-            checked.add((target.argv[0], path))
-        elif isinstance(target, Script) and (target.path, None) not in checked:
-            if not os.path.exists(os.path.join(cwd, target.path)):
-                raise SpecError(f"there is no script {target.path!r}")
-            checked.add((target.path, None))
+        elif isinstance(target, Script) and not os.path.exists(os.path.join(cwd, target.path)):
+            raise SpecError(f"there is no script {target.path!r}")
 
 
 def program_problem(word: str, cwd: str | None = None, path: str | None = None) -> str:

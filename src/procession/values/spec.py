@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from procession.values.base import Value, cast
 from procession.values.environment import ALONE, Node
 from procession.values.errors import GroupEnd, SpecError
-from procession.values.placement import NO_PLACEMENT, Placement
+from procession.values.placement import Placement
 from procession.values.policy import Hang, Logs, Restart, Route, Stop
 from procession.values.program import (
     Command,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     StartMethod = Literal["forkserver", "spawn", "fork"]
 
 MOST_RANKS = 32768  # the default of kernel.pid_max
+WARM_SECONDS, MOST_SECONDS = 600.0, 1e9  # for which an agent is kept
 START_METHODS: tuple[StartMethod, ...] = ("forkserver", "spawn", "fork")
 
 
@@ -64,7 +65,7 @@ class Spec(Value):
     programs: tuple[Program, ...] = ()
     node: Node = ALONE
     on_failure: Callable[[GroupEnd], object] | None = None
-    placement: Placement = NO_PLACEMENT
+    placement: Placement = Placement()
     shared: Callable[[], Any] | SharedCall | None = None
     warm: float | None = None
     pass_fds: tuple[int, ...] = ()
@@ -151,7 +152,7 @@ def _checked(program: Any, nproc: int, given: dict[str, Any]) -> Spec:
             "preload": _preload(given.get("preload", "auto")),
             "programs": () if all(t is targets[0] for t in targets) else tuple(targets),
             "pass_fds": _descriptors(given.get("pass_fds", ())),
-            "warm": _warm(given.get("warm")),
+            "warm": read_warm(given.get("warm")),
         },
     )
     if spec.start_method not in START_METHODS:
@@ -165,7 +166,11 @@ def _checked(program: Any, nproc: int, given: dict[str, Any]) -> Spec:
             "have a prefix (Logs(prefix=...), --prefix), or tee it to files (-t 3)"
         )
     check_programs(targets, spec.args, spec.kwargs, spec.env, spec.cwd)
-    return spec if spec.shared is None else _with_shared(spec, targets)
+    if spec.shared is None:
+        return spec
+    from procession.values.shared import check_shared
+
+    return spec.__replace__(shared=check_shared(spec.shared, targets, spec.start_method))
 
 
 def is_seen(logs: Logs, nproc: int) -> bool:
@@ -242,15 +247,20 @@ def _descriptors(value: Sequence[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def _with_shared(spec: Spec, programs: list[Program]) -> Spec:
-    from procession.values.shared import check_shared
+def read_warm(given: Any, where: str = "warm") -> float | None:
+    """Read for how long an agent is kept: seconds, 1 for on, 0 for off, which is None.
 
-    return spec.__replace__(shared=check_shared(spec.shared, programs, spec.start_method))
-
-
-def _warm(warm: Any) -> float | None:
-    if warm is None:
+    given: a value or a text. Raises SpecError.
+    """
+    word = given.strip().lower() if isinstance(given, str) else given
+    if word in (None, False, "", "0", "false", "no", "off"):
         return None
-    from procession.values.warm import read_warm
-
-    return read_warm(warm)
+    if word in (True, "1", "true", "yes", "on"):
+        return WARM_SECONDS
+    try:
+        seconds = float(word)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if not 0 < seconds < MOST_SECONDS:
+        raise SpecError(f"{where} must be seconds, more than 0, or on or off, not {given!r}")
+    return seconds

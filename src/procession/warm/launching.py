@@ -28,7 +28,7 @@ from typing import Any
 from procession.agent import boot, pool
 from procession.agent.client import Agent
 from procession.agent.pool import NOTHING, Lease, Preload
-from procession.system import facts
+from procession.system import facts, processes
 from procession.system.identity import mark_of, own_mark
 from procession.values.base import is_count
 from procession.values.environment import among
@@ -149,7 +149,7 @@ class Warm:
         return server
 
     def _agreement(self, server: Agent) -> str:
-        if not facts.sees(server.pid):
+        if not processes.directory_of(server.pid):
             return "this process may not look into the kept agent"
         server.wake()  # it may have been stopped (SIGSTOP) while it was kept
         words = {
