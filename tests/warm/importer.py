@@ -28,7 +28,7 @@ def imported(wish):
     if observer is None:
         return value, None
     observer.end()
-    return value, record(observer, list(sys.modules), lowest=True)
+    return value, record(observer, list(sys.modules), os.environ, lowest=True)
 
 
 def main():

@@ -40,6 +40,6 @@ class Importer:
         out = self._process.stdout
         return marshal.loads(out.read(int(out.readline())))
 
-    def reason(self, record):
-        """Give why a record does not hold, "" if it does."""
-        return reason_against(record)
+    def reason(self, record, **variables):
+        """Give why a record does not hold where these variables differ, "" if it does."""
+        return reason_against(record, {**self.env, **variables})

@@ -84,6 +84,17 @@ os.listdir(os.path.join(here, "listed"))
     assert importer.reason(record) == f"{data} was removed"
 
 
+def test_variables_that_are_asked_for(importer, observed):
+    source = """
+import os
+os.environ.get("FUZZ_A"), os.getenv("FUZZ_B"), "FUZZ_C" in os.environ, dict(os.environ)
+"""
+    record = observed(source)
+    assert importer.reason(record, FUZZ_D="1") == ""
+    for name in ("FUZZ_A", "FUZZ_B", "FUZZ_C"):
+        assert importer.reason(record, **{name: "1"}) == f"the variable {name} changed"
+
+
 @pytest.mark.parametrize(
     ("source", "fault"),
     [

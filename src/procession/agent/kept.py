@@ -48,8 +48,8 @@ def check(preloaded: Preloaded | None, before: set[int]) -> str:
 def adapt(words: dict[str, Any], preloaded: Preloaded | None) -> str:
     """Become as a launcher wants this process, as far as that can be; gives what is in the way.
 
-    words: its `pid`, and its `facts`, or those of its thread. What was imported is used only if
-    nothing has changed that decided it (`record`).
+    words: its `pid`, its `facts`, or those of its thread, and `env`: the variables that all of its
+    ranks have. What was imported is used only if nothing has changed that decided it (`record`).
     """
     from procession.agent.record import forget_searches
     from procession.system.facts import set_facts
@@ -57,7 +57,7 @@ def adapt(words: dict[str, Any], preloaded: Preloaded | None) -> str:
 
     assert preloaded is not None  # else it was not kept
     assert preloaded.layers is not None
-    changed = preloaded.layers.reason_against()
+    changed = preloaded.layers.reason_against(words["env"])
     if changed:
         return changed
     forget_searches()

@@ -1,10 +1,11 @@
 """What imports read, seen while they are made.
 
-Theory of operation. Between `begin` and `end` there are two observers. An audit hook sees which
+Theory of operation. Between `begin` and `end` there are three observers. An audit hook sees which
 files are opened and which directories are listed. A finder that finds nothing, first in
-`sys.meta_path`, sees which names are looked for, and where. A file is stamped, and a directory
-listed, before the import reads it; `record` does so once more at the end. If both are equal, the
-files are still those that were imported.
+`sys.meta_path`, sees which names are looked for, and where. And the mapping behind `os.environ`
+sees the names of variables that are read. A file is stamped, and a directory listed, before the
+import reads it; `record` does so once more at the end. If both are equal, the files are still those
+that were imported.
 
 An audit hook cannot be removed: forks of this process have it for ever, where it costs about
 0.1 µs for each audited event. So there is one only where imports are to be kept.
@@ -25,7 +26,11 @@ from procession.agent import stamps
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
-    from typing import Any
+    from typing import Any, TypeAlias
+
+    _Variables: TypeAlias = dict[bytes, bytes]
+else:
+    _Variables = dict
 
 NOT_FILES = ("/proc/", "/sys/", "/dev/")  # the kernel makes up what lies there
 SUFFIXES = frozenset((*machinery.all_suffixes(), ""))  # of what a module's name may lead to
@@ -85,8 +90,8 @@ class Observer:
     """Sees what imports read. One for a process.
 
     What was seen since it was last taken by `record`: files that were opened, those that were
-    written, directories; `unknown`: what an import did whose result nobody can foresee, "" if
-    nothing.
+    written, directories, names of variables; `unknown`: what an import did whose result nobody can
+    foresee, "" if nothing.
     """
 
     def __init__(self) -> None:
@@ -99,6 +104,8 @@ class Observer:
         """Observe from now on."""
         self.began = stamps.clock()
         sys.meta_path.insert(0, self)  # pyright: ignore[reportArgumentType]
+        environ: Any = os.environ
+        environ._data = os.environb._data = _Asked(environ._data, self.variables)  # pyright: ignore
         self._hears = True
 
     def end(self) -> None:
@@ -106,11 +113,15 @@ class Observer:
         self._hears = False
         if self in sys.meta_path:
             sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]
+        environ: Any = os.environ
+        if isinstance(environ._data, _Asked):
+            environ._data = os.environb._data = dict(environ._data)  # pyright: ignore
 
     def forget(self) -> None:
         """Begin anew: what was seen is recorded."""
         self.opened: dict[str, Before] = {}
         self.written: set[str] = set()
+        self.variables: set[str] = set()
         self.listings: dict[str, Listing] = {}
         self.unknown = ""
 
@@ -177,6 +188,23 @@ class Observer:
         listing = self.listing(path)
         if not file.endswith("importlib/metadata/__init__.py"):  # that asks what is installed
             listing.whole = True
+
+
+class _Asked(_Variables):
+    """The variables of this process; keeps the names of those that are asked for one by one."""
+
+    def __init__(self, of: dict[bytes, bytes], names: set[str]) -> None:
+        super().__init__(of)
+        self._names = names
+
+    def __getitem__(self, name: bytes) -> bytes:
+        self._names.add(os.fsdecode(name))
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        if isinstance(name, bytes):
+            self._names.add(os.fsdecode(name))
+        return super().__contains__(name)
 
 
 def entries_of(directory: str) -> list[str]:

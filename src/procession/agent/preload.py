@@ -116,11 +116,11 @@ class Preloaded:
                 drop_finalizers()
             _let_process_groups_end()
             if layers is not None:
-                layers.close()
+                layers.close(env)
             gc.collect()
             gc.freeze()  # the collector of a rank must not touch, and so copy, pages that all share
         if layers is not None and not layers.records:
-            layers.close()  # of the interpreter alone
+            layers.close(env)  # of the interpreter alone
 
     def _import(self, name: str) -> None:
         package, _, child = name.rpartition(".")

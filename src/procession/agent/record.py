@@ -10,15 +10,16 @@ stamped again: if it has changed since before the import read it, nobody can say
 and the record has a `fault`. In a directory only those names count that could change the result of
 a search: a name that would hide a module, or one that was looked for and not found. So a log file
 that is made beside a program changes nothing. The record of the lowest layer also has what the
-interpreter itself has read: its binary, every mapped library, `pyvenv.cfg`, `.pth` files. Variables
-are not in it: which ones the packages read stands on the list of safe ones, and the next launcher
-compares them.
+interpreter itself has read: its binary, every mapped library, `pyvenv.cfg`, `.pth` files. What
+native code reads of variables stands on the list of safe packages, and the next launcher compares
+it.
 
 A record is a dict:
     fault        why these imports must not be used again, ""
     files        {path: its stamp, None if nothing is there, () for a directory}
     opened       [path] to be opened to be stamped, since they lie on another machine
     directories  [(path, stamp or None, names, whole, relevant entries)]
+    variables    {name: value or None} of those that were asked for by name
 
 Not seen are files that native code opens itself (except libraries), and checks whether a path
 exists.
@@ -43,6 +44,7 @@ from procession.agent.observing import Listing, Observer, entries_of, relevant
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from procession.agent.stamps import Stamp
@@ -69,26 +71,32 @@ class Layers:
         self.observer = Observer()
         self._before: set[str] = set()
 
-    def close(self) -> None:
-        """End a layer: what comes now belongs to another one."""
+    def close(self, env: Mapping[str, str]) -> None:
+        """End a layer: what comes now belongs to another one. env: the variables it found."""
         new = [name for name in list(sys.modules) if name not in self._before]
         self._before.update(new)
-        self.records.append(record(self.observer, new, lowest=not self.records))
+        self.records.append(record(self.observer, new, env, lowest=not self.records))
         self.fault = self.fault or self.records[-1]["fault"]
 
-    def reason_against(self) -> str:
-        """Give why these layers must not be used: what has changed, "" if nothing has."""
-        reasons = [self.fault]
-        reasons += map(reason_against, self.records)
+    def reason_against(self, env: Mapping[str, str]) -> str:
+        """Give why these layers must not be used: what has changed, "" if nothing has.
+
+        env: the variables that the imports would find now.
+        """
+        reasons = [self.fault, *(reason_against(each, env) for each in self.records)]
         return next(filter(None, reasons), "")
 
 
-def record(observer: Observer, modules: list[str], *, lowest: bool) -> Record:
+def record(
+    observer: Observer, modules: list[str], env: Mapping[str, str], *, lowest: bool
+) -> Record:
     """Give what decided the imports since the last record; the observer begins anew.
 
-    modules: those that are new in `sys.modules`. lowest: also what the interpreter itself has read.
+    modules: those that are new in `sys.modules`. env: the variables that the imports found. lowest:
+    also what the interpreter itself has read.
     """
     found = _Recording(observer, lowest=lowest).of(modules)
+    found["variables"] = {name: env.get(name) for name in observer.variables}
     observer.forget()
     return found
 
@@ -275,9 +283,17 @@ def _archive_of(path: str) -> str:
     return ""
 
 
-def reason_against(layer: Record) -> str:
-    """Give what has changed since the record was made, "" if nothing has: one plain reason."""
-    return layer["fault"] or _changed_directory(layer) or _changed_file(layer)
+def reason_against(layer: Record, env: Mapping[str, str]) -> str:
+    """Give what has changed since the record was made, "" if nothing has: one plain reason.
+
+    env: the variables that the imports would find now.
+    """
+    if layer["fault"]:
+        return layer["fault"]
+    changed = [name for name, value in layer["variables"].items() if env.get(name) != value]
+    if changed:
+        return f"the variable {min(changed)} changed"
+    return _changed_directory(layer) or _changed_file(layer)
 
 
 def _changed_directory(layer: Record) -> str:

@@ -127,13 +127,13 @@ class Warm:
             if taken is None:
                 self.why = "another run has just taken what was kept"
                 continue
-            server = self._woken(*taken)
+            server = self._woken(*taken, preload)
             if server is not None:
                 self.why, self._uses = "", taken[0]["uses"]
                 return server
         return None
 
-    def _woken(self, kept: Mapping[str, Any], fd: int) -> Agent | None:
+    def _woken(self, kept: Mapping[str, Any], fd: int, preload: Preload) -> Agent | None:
         """Have a kept agent work for this process; None, and `why`, if it does not fit."""
         try:
             server = Agent.taken(kept["pid"], fd)
@@ -142,13 +142,13 @@ class Warm:
             return None
         self.why = "the kept agent is another process"
         if server.began == kept["began"]:
-            self.why = self._agreement(server)
+            self.why = self._agreement(server, preload)
         if self.why:
             server.close(pool.IDLE_GOING_TIME)
             return None
         return server
 
-    def _agreement(self, server: Agent) -> str:
+    def _agreement(self, server: Agent, preload: Preload) -> str:
         if not processes.directory_of(server.pid):
             return "this process may not look into the kept agent"
         server.wake()  # it may have been stopped (SIGSTOP) while it was kept
@@ -156,6 +156,7 @@ class Warm:
             "mark": own_mark(),
             "pid": os.getpid(),
             "facts": self._facts,
+            "env": dict(preload.env),
         }
         fault, theirs = _asked(server, "take", "taken", words, os.getpid())
         differs = facts.obstacles(theirs, self._facts, exact=True) if not fault else []
