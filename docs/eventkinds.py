@@ -55,6 +55,10 @@ FACTS: dict[str, tuple[dict[str, Any], str]] = {
     "first": (_COUNT, "the number that the group's rank 0 has in the whole job"),
     "restarts": (_COUNT, "how many times the group may start again in all"),
     "launcher": ({"type": "integer", "minimum": 1}, "the launcher's process"),
+    "sizes": (
+        {"type": "array", "items": {"type": "integer", "minimum": 1}},
+        "how many ranks each machine of the job has",
+    ),
     "ok": ({"type": "boolean"}, "whether the program came to a good end"),
     "ended": (
         {"enum": ["finished", "failed", "stopped", "lost"]},
@@ -97,6 +101,7 @@ KINDS: dict[str, Kind] = {
             "restarts",
             "launcher",
         ),
+        ("sizes",),
     ),
     "running": Kind("every rank has reached its program", False),
     "stopping": Kind("the group is being ended", False),

@@ -187,6 +187,40 @@ def test_programs_that_are_started_once_on_each_machine(tmp_path):
                 assert bytes(each.out) == said
 
 
+STOPS = """
+import os, sys, time
+import procession
+
+def work(place):
+    open(f"{place}/{os.environ['RANK']}", "w").close()
+    time.sleep(1000)
+
+where = {"endpoint": sys.argv[1], "local_addr": sys.argv[2], "join_timeout": 60}
+try:
+    procession.run(work, args=(sys.argv[3],), nproc=1, nnodes=2, rendezvous=where, lease=40)
+except procession.GroupStopped:
+    print("stopped")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("who", ["host", "member"])
+def test_a_program_that_is_interrupted_has_the_job_stopped(tmp_path, who):
+    script, port, there = write(tmp_path / "stops.py", STOPS), free_port(), tmp_path / "there"
+    there.mkdir()
+    endpoint, program = f"127.0.0.1:{port}", [sys.executable, script]
+    env = {**os.environ, **KEY}
+    with Watched(endpoint, "127.0.0.1", there, program=program, env=env) as host:
+        until(lambda: _listens(["--rdzv-endpoint", endpoint]), "somebody listens", PATIENCE)
+        with Watched(endpoint, "127.0.0.2", there, program=program, env=env) as member:
+            until(lambda: len(os.listdir(there)) == 2, "all ranks work", PATIENCE)
+            ends, other = (host, member) if who == "host" else (member, host)
+            ends.signal(signal.SIGINT)
+            assert (ends.end(PATIENCE), other.end(PATIENCE)) == (0, 0), (ends.err, other.err)
+    assert (bytes(ends.out), bytes(other.out)) == (b"interrupted\n", b"stopped\n")
+
+
 SEE = """
 import json, os, sys, time
 names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE",

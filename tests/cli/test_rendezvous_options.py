@@ -1,10 +1,11 @@
 """Options of the command where launchers on several machines are one job."""
 
+import contextlib
 import json
 import os
 
 import pytest
-from commandline import Watched, only
+from commandline import Watched, command, only
 
 from conftest import until
 from seams.system import free_port
@@ -48,6 +49,44 @@ def test_the_result_is_of_the_whole_job_and_the_status_too(tmp_path):
     assert (result["cause"]["rank"], result["cause"]["local_rank"]) == (3, 1)
     assert result["cause"]["message"] == "no such batch"
     assert [rank["rank"] for rank in result["ranks"]] == [0, 1, 2, 3]
+
+
+SAYS = """
+import os, sys
+print("rank", os.environ["RANK"], "is", os.environ["LOCAL_RANK"], "in attempt",
+      os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    while len(os.listdir(sys.argv[1])) < 6:
+        open(f"{sys.argv[1]}/{os.environ['RANK']}", "w").close()
+    raise SystemExit(9)
+"""
+
+
+def test_logs_and_results_have_the_numbers_of_machines_with_different_numbers_of_ranks(tmp_path):
+    counts, runs, there = (1, 3, 2), tmp_path / "runs", tmp_path / "there"
+    there.mkdir()
+    script, port = write(tmp_path / "says.py", SAYS), free_port()
+    line = ["run", "--lease", 40, "--nnodes", 3, "--rdzv-id", "J", "--rdzv-backend", "c10d",
+            "--rdzv-endpoint", f"127.0.0.1:{port}", "--max-restarts", 1, "--json", "-r", 3,
+            "--log-dir", runs]  # fmt: skip
+    env = {**os.environ, **KEY}
+    with contextlib.ExitStack() as open_:
+        launched = [
+            open_.enter_context(
+                Watched(*line, "-n", count, "--local-addr", f"127.0.0.{n}", script, there, env=env)
+            )
+            for n, count in enumerate(counts, 1)
+        ]
+        assert [each.end(PATIENCE) for each in launched] == [0, 0, 0]
+    locals_ = [local for count in counts for local in range(count)]
+    for each in launched:
+        ranks = json.loads(each.out)["ranks"]
+        assert [(r["rank"], r["local_rank"]) for r in ranks] == [*enumerate(locals_)]
+    directory = only(runs)
+    for rank, local in enumerate(locals_):
+        shown = command("logs", directory, "--rank", rank).stdout
+        assert shown == f"rank {rank} is {local} in attempt 1\n"
+    assert "[1:2] rank 2 is 1 in attempt 1\n" in command("logs", directory).stdout
 
 
 PLUGIN = """

@@ -134,7 +134,7 @@ class World:
             server: {**both, "signal": self._signals(numbers),
                      "Owner": lambda _: launcher, "become_subreaper": int,
                      "hear_of_parents_end": int, "wake_no_more": int},
-            eventloop: {**both, "select": kernel.select()},
+            eventloop: {**both, "select": kernel.select(), "_delay": int},
             run: {"time": clock, "state_of": lambda _: seen, "pidfd_of": system.pidfd_open},
             children: both,
             tree: {"os": system, "children": lambda: [p.pid for p in kernel.below(AGENT)]},

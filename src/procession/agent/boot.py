@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LAUNCHER = "PROCESSION_LAUNCHER"
+ROOM = 8  # descriptors that must be left for an early start; the launch itself needs some to fail
 # What every interpreter that we start runs, by its path; see there.
 ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry.py")
 
@@ -195,6 +196,7 @@ def start_early() -> Started | None:
     try:
         for fd in (0, 1, 2):
             os.fstat(fd)  # if one is closed, the socket would get its number
+        os.close(_duplicate_above(0, 2 + ROOM))
         started = start(dict(os.environ))
     except OSError:
         return None

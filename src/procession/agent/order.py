@@ -45,14 +45,14 @@ SILENT_NS = 1_000_000_000  # from the end of a channel to that of its process, a
 class Silence(Record):
     """When a channel ended without a report: between `after` and `until`.
 
-    seen: when this was noticed. late: the loop was busy then, and did not wait for it, or did not
-    watch it yet.
+    seen: when this was noticed. since: from when on it can have ended, as far as the loop was late:
+    it was busy, got no CPU when it came, or did not watch it yet.
     """
 
     after: int
     until: int
     seen: int
-    late: bool = False
+    since: int
 
 
 class Process(Record):
@@ -99,10 +99,10 @@ class Order:
         """Take note that the channel of a process has ended, without a report."""
         loop = self._loop
         after, seen = max(loop.looked_before, self._heard_at), loop.looked
+        since = seen - loop.woke_late() if loop.slept else after
         if after < process.began:  # it may have ended at any time since
-            process.silence = Silence(process.began, seen, seen, late=True)
-        else:
-            process.silence = Silence(after, seen, seen, not loop.slept)
+            after = since = process.began
+        process.silence = Silence(after, seen, seen, max(after, since))
 
     def reported(self, at: int) -> None:
         """Put silent deaths before a report: those whose channel was seen to end before it came.
@@ -163,7 +163,7 @@ class Order:
         if status & CORE:
             took += CORE_NS
         began = max(at - took, process.began)
-        busy = silence.after if silence is not None and silence.late else at
+        busy = silence.since if silence is not None else at
         # Whoever lived when a failure was known failed later, also if within a millisecond.
         certain = process.lived_at and not process.may_have_crashed(number)
         later = process.lived_at + SIMULTANEOUS + 1 if certain else 0

@@ -104,7 +104,7 @@ class Server:
         signal.pthread_sigmask(signal.SIG_SETMASK, set(mask) - {signal.SIGCHLD})
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        loop = self._loop = EventLoop()
+        loop = self._loop = EventLoop(timed=True)
         loop.watch(self.sock.fileno(), self._hear)
         loop.watch(self._woken, self._take_signals)
         self._forking = Forking(loop, mask, handlers, self._leave)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from procession.api.hosting import make_hosted_job, share_of
+from procession.driver.driver import MARGIN
 from procession.engines.contract import EngineError
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.plain import group_end, plain_group
@@ -31,6 +32,7 @@ from procession.group.group import Group
 from procession.group.result import StillRuns, failed_by
 from procession.prepare.results import value_of
 from procession.rules.tables import Phase
+from procession.system.threads import Latch
 from procession.values.base import cast
 from procession.values.errors import GroupEnd, GroupFailed, GroupStopped, SpecError
 from procession.values.spec import Spec, make_spec
@@ -128,19 +130,27 @@ def _join(
     """Take part in a job that another machine hosts, unless this one is to host it after all."""
     found: list[Any] = []
 
-    def work() -> None:
-        found.append(take_part(node, terms, own.name))
+    ended = Latch()
 
-    thread = threading.Thread(target=work, name="procession-node", daemon=True)
-    thread.start()
+    def work() -> None:
+        try:
+            found.append(take_part(node, terms, own.name))
+        finally:
+            ended.set()
+
+    threading.Thread(target=work, name="procession-node", daemon=True).start()
     try:
-        thread.join(timeout)
-        if thread.is_alive():
+        if not ended.wait(timeout):
             raise TimeoutError(_too_long(own, timeout))
+    except (TimeoutError, KeyboardInterrupt):
+        node.stop_job()
+        stop = own.stop
+        ended.wait(stop.notice + stop.grace + stop.reap + MARGIN)
+        raise
     finally:
-        if thread.is_alive():
+        if not ended.is_set():
             node.let_go()
-            thread.join()
+            ended.wait(None)
     if waiting.door is not None:
         return []
     (verdict,) = found

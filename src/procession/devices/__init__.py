@@ -155,7 +155,8 @@ def _endpoint(spec: Spec) -> str:
     """
     node = spec.node
     several = node.size(spec.nproc) > spec.nproc
-    return f"{node.address}:{node.port + 1 if several else free_port()}"
+    host = f"[{node.address}]" if ":" in node.address else node.address
+    return f"{host}:{node.port + 1 if several else free_port()}"
 
 
 def _count(found_as: str, root: str) -> int | None:

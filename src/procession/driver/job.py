@@ -235,7 +235,8 @@ class JobDriver(Known):
         if (self.life.phase, self.life.attempt) != before:
             if self.life.changed and before[0] in WORKING:
                 self.state.announce(self.state.say_change())
-            self.state.note_phase()
+            if self.life.phase is not JobPhase.STARTING:  # it is noted when sizes are known
+                self.state.note_phase()
             if self.life.phase is JobPhase.RUNNING:
                 self.running_since = time.monotonic_ns()
             if self.life.phase not in BEFORE:
@@ -328,6 +329,7 @@ class JobDriver(Known):
         if sizes:
             self.display.prefixes = work.prefixes()
         state.begin_attempt(nodes, named=self._reception is not None)
+        state.note_phase()
         # An elastic job goes on with other nodes, without a restart.
         last = self.recovery.none_left and self.life.least == self.life.most
         specs = self._reception is None

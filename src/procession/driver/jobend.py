@@ -114,6 +114,7 @@ def of_job(part: NodePart, end: RankEnd) -> RankEnd:
     """Give the end of a rank of a node by its number in the job, and by our clock."""
     return end.__replace__(
         rank=part.first + end.rank,
+        local_rank=end.rank,
         host=part.place,
         started_at=part.clocks.ours(end.started_at),
         happened_at=part.clocks.ours(end.happened_at),
@@ -136,6 +137,7 @@ def _ends(part: NodePart) -> GroupEnd:
     lost = [
         RankEnd(
             rank=first + rank,
+            local_rank=rank,
             pid=None,
             outcome=Outcome.NODE_LOST,
             message=part.lost,

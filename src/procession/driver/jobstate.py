@@ -117,7 +117,8 @@ class JobState:
 
     def _facts_of_phase(self) -> Mapping[str, Any]:
         if self.life.phase is JobPhase.STARTING:
-            return facts_of_start(self.work.whole, self.run_id)
+            sizes = [self.work.size(node) for node in range(self.work.nodes)]
+            return {**facts_of_start(self.work.whole, self.run_id), "sizes": sizes}
         if self.life.phase is JobPhase.FAILED:
             return facts_of_failure(self.final_end(()).failures[0])
         return {}

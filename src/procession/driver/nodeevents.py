@@ -32,7 +32,7 @@ from procession.rules.jobwords import (
 )
 from procession.rules.restarting import Decision
 from procession.values.errors import GroupEnd
-from procession.values.exit import Exit
+from procession.values.exit import Exit, signal_name
 
 NOT_ENCRYPTED = "authenticated, not encrypted"
 LEAVING = (signal.SIGTERM, signal.SIGINT)  # what takes one node out of an elastic job
@@ -261,8 +261,9 @@ class NodeEvents:
         elif again:
             state.note_stopper(number, node.host)
             self._handle(StopWanted(kill=True))
-        elif number == signal.SIGTERM and not self._life.stop_wanted:
-            state.announce(f"the node process on {node.host} got SIGTERM: the job ends")
+        elif number in LEAVING and not self._life.stop_wanted:
+            name = signal_name(number)
+            state.announce(f"the node process on {node.host} got {name}: the job ends")
             state.note_stopper(number, node.host)
             self._handle(StopWanted())
 

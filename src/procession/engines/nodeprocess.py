@@ -108,6 +108,10 @@ class NodeProcess:
         """Whether the driver has taken this node."""
         return self._welcome
 
+    def stop_job(self) -> None:
+        """Have the driver stop the job, or go on without this machine; from any thread."""
+        self._loop.request(lambda: self._signalled(signal.SIGINT))
+
     def let_go(self) -> None:
         """Have it end as if its driver were lost; from any thread."""
 

@@ -95,7 +95,15 @@ class Pump:
             self._put_rest(stream)
             self._tell_if_dry()
         elif self._kept[stream]:
-            self._loop.after(("line", stream), PATIENCE, lambda: self._put_rest(stream))
+            self._await_rest(stream)
+
+    def _await_rest(self, stream: int) -> None:
+        """Put the beginning of a line soon; without credit its end may wait in the pipe."""
+
+        def late() -> None:
+            (self._put_rest if self._credit > 0 else self._await_rest)(stream)
+
+        self._loop.after(("line", stream), PATIENCE, late)
 
     def _put_rest(self, stream: int) -> None:
         rest, self._kept[stream] = self._kept[stream], b""

@@ -56,9 +56,10 @@ def _in_order(end: GroupEnd) -> list[RankEnd]:
 
 def _rank(end: RankEnd, spec: Spec, began: float) -> dict[str, Any]:
     node, first = spec.node, spec.node.first(spec.nproc)
+    local = (node.local + end.rank) % node.local_size(spec.nproc)
     return {
         "rank": first + end.rank,
-        "local_rank": (node.local + end.rank) % node.local_size(spec.nproc),
+        "local_rank": local if end.local_rank is None else end.local_rank,
         "outcome": end.outcome.name,
         "exit_code": end.exit.code if end.announced is None else end.announced,
         "signal": signal_name(end.exit.signal) if end.exit.signal else None,

@@ -32,7 +32,10 @@ class EventLoop:
     All but `request` is for the thread that runs the loop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, timed: bool = False) -> None:
+        """timed: it is to be known how late this process wakes up; see `woke_late`."""
+        self._timed = timed
+        self._delay = 0  # for which this process had waited for a CPU, before the last wait
         # What is reported now happened between `looked_before` and `looked`, even if this thread
         # had to wait long for a CPU.
         self.looked = self.looked_before = self._bound = time.monotonic_ns()
@@ -151,6 +154,8 @@ class EventLoop:
         if self._deadlines and not self.holds and (most is None or most > 0):
             soonest = min(at for at, _ in self._deadlines.values())
             patience = min(max(0.0, soonest - time.monotonic()), WAIT_SECONDS)
+        if self._timed and patience != 0:
+            self._delay = _delay()
         began, used = time.monotonic_ns(), time.process_time()
         ready = [fd for fd, _ in self._epoll.poll(patience)]
         waited = time.monotonic_ns() - began
@@ -179,6 +184,10 @@ class EventLoop:
         """
         if late > STILL_SECONDS and time.process_time() - used < late / 2:
             self.put_off(late)
+
+    def woke_late(self) -> int:
+        """Give for how many ns this process has waited for a CPU since its last wait began."""
+        return max(0, _delay() - self._delay) if self._timed else 0
 
     def hear_first(self) -> None:
         """Call the watchers of ready descriptors that come first, without waiting."""
@@ -224,3 +233,12 @@ class EventLoop:
             call, certain = self._requests.popleft()
             if certain:
                 call()
+
+
+def _delay() -> int:
+    """Give for how many ns this thread has waited for a CPU, 0 where the kernel does not count."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as f:
+            return int(f.read().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -59,7 +59,8 @@ class RankEnd(Value):
     out_of_memory: for SIGKILL, also of a child: whether memory was the likely reason; None: not
         known.
     note: a remark, "" for none.
-    host: the name of its machine, where ranks are on several, else "".
+    host: the name of its machine, where ranks are on several, else "". local_rank: its number
+    there, None where `rank` is that.
     """
 
     rank: int
@@ -84,6 +85,7 @@ class RankEnd(Value):
     out_of_memory: bool | None = None
     note: str = ""
     host: str = ""
+    local_rank: int | None = None
 
 
 class GroupEnd(Value):

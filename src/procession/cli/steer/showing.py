@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from mmap import ACCESS_READ, mmap
 from typing import Any, Literal
 
 from procession.cli import say
-from procession.control.runs import read_json
 from procession.output.console import Console
 from procession.output.escape import uncoloured
 from procession.output.feed import Source
@@ -50,6 +50,7 @@ class Files:
         self._streams = streams
         self._lines = lines
         self._seen: set[str] = set()
+        self._sizes: dict[int, list[int]] = {}  # of a job: how many ranks each node has, by attempt
         self._shown_on = shown_on
         self._follower = Follower(*shown_on)
 
@@ -82,14 +83,16 @@ class Files:
         console = os.path.join(self._directory, CONSOLE)
         if self._rank is None and len(self._streams) > 1 and os.path.exists(console):
             return {console: Source(-1, "out")}
-        tops = {"": (self._directory, 0)}
-        if nodes := _numbers(self._directory, "node_"):  # of a job, as far as seen from here
-            asked = read_json(os.path.join(self._directory, "run.json")) or {}
-            each = int(asked.get("nproc") or 1)
-            tops = {f"{n}:": (os.path.join(self._directory, f"node_{n}"), n * each) for n in nodes}
-        attempt = max((n for top, _ in tops.values() for n in _numbers(top, "attempt_")), default=0)
+        nodes = _numbers(self._directory, "node_")  # of a job, as far as seen from here
+        tops = {n: os.path.join(self._directory, f"node_{n}") for n in nodes}
+        tops = tops or {0: self._directory}
+        attempt = max((n for top in tops.values() for n in _numbers(top, "attempt_")), default=0)
+        if nodes and attempt not in self._sizes:
+            self._sizes = _sizes(os.path.join(self._directory, "events.jsonl"))
+        sizes = self._sizes.get(attempt, [])
         found: dict[str, Source] = {}
-        for node, (top, first) in tops.items():
+        for n, top in tops.items():
+            node, first = f"{n}:" if nodes else "", sum(sizes[:n])
             place = os.path.join(top, f"attempt_{attempt}")
             for local in _numbers(place, ""):
                 rank, own = first + local, os.path.join(place, str(local))
@@ -120,6 +123,18 @@ def _numbers(directory: str, before: str) -> list[int]:
         return []
     numbers = [name.removeprefix(before) for name in names if name.startswith(before)]
     return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+def _sizes(path: str) -> dict[int, list[int]]:
+    """Read from the events of a job how many ranks its nodes had in each attempt."""
+    found: dict[int, list[int]] = {}
+    with suppress(OSError), open_regular(path) as f:
+        for line in f:
+            if b'"sizes"' in line:
+                with suppress(ValueError, KeyError, TypeError):
+                    event = json.loads(line)
+                    found[event["attempt"]] = event["sizes"]
+    return found
 
 
 def last_lines_at(path: str, lines: int) -> int:
