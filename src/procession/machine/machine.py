@@ -21,7 +21,7 @@ from procession.explain.records import RankRecord
 from procession.machine.lastlook import LastLook
 from procession.machine.link import Link
 from procession.machine.orphans import Orphans
-from procession.machine.outcomes import Leavings, Outcomes
+from procession.machine.outcomes import Outcomes
 from procession.machine.ranks import Ranks
 from procession.machine.starting import Starts, terms_of
 from procession.prepare.jobs import RankJobs
@@ -111,16 +111,14 @@ class Machine:
         around = self._hear, lambda: self._starts.go_on(), self._lose, self._busy
         link = self.link = Link(loop, server, *around)
         self._note = note
-        self.outcomes = Outcomes(
-            spec, life, Leavings(resources), lambda: ranks.records, lambda: bool(link.lost)
-        )
-        self._starts = Starts(life, loop, ranks, jobs, link, publish, disk, handlers)
-        self.last_look = LastLook(spec, life, link, resources.run_dir, disk)
+        self.outcomes = Outcomes(ranks, link)
+        self._starts = Starts(ranks, jobs, link, publish, disk, handlers)
+        self.last_look = LastLook(ranks, link, disk)
         self.hangs: Hangs | None = None  # where nothing is to be watched
         if spec.hang.timeout is not None or spec.hang.silence is not None:
             from procession.machine.hangs import Hangs
 
-            self.hangs = Hangs(spec, life, loop, ranks, resources, self.last_look, self._hung)
+            self.hangs = Hangs(ranks, self.last_look, self._hung)
 
     @property
     def notes(self) -> list[str]:
@@ -365,8 +363,7 @@ class Machine:
         self._orphan()
 
     def _orphan(self) -> Orphans:
-        around = self.life, self._loop, self.ranks, self.link.server, self._spec.stop.reap
-        self._orphans = Orphans(*around, self.handle)
+        self._orphans = Orphans(self.ranks, self.link.server, self.handle)
         return self._orphans
 
     def _lose(self, why: str, ours: bool) -> None:
