@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from procession.driver.journal import Journal
 from procession.rules.tables import Phase
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.driver.recovery import Done, Recovery
-    from procession.output.wiring import Files
+    from procession.output.wiring import Display, Files
     from procession.prepare.results import Body
 
+DRAIN_SECONDS = 2.0  # for output that may explain a failure, or whose reader takes nothing
 MARGIN = 15.0  # seconds beyond all deadlines of a run, for the launcher's own work
 
 
@@ -57,6 +59,10 @@ class Driver:
         self.running_since = 0
         self._directory = directory
         self._on_failure = on_failure
+        # For so long its reader may take nothing of the output that is still to be shown; None: for
+        # ever. The wait for it ends when a stop is asked for.
+        self._stall_seconds: float | None = DRAIN_SECONDS
+        self._hurry = False
         self._recovery: Recovery | None = None
         self.journal.on_fault(loop.fail)
 
@@ -159,6 +165,33 @@ class Driver:
 
     def drain_patiently(self) -> None:
         """Show all output at the end, however slowly it is read. To be called before `run`."""
+        self._stall_seconds = None
+
+    def _drain(self, display: Display) -> list[str]:
+        """Show what is still to be shown; gives a note if the time or a stop cut it off."""
+        seconds = DRAIN_SECONDS if self._hurry else 0.0
+
+        def drained() -> None:
+            nonlocal seconds
+            seconds, self._hurry = DRAIN_SECONDS, True
+
+        def look(before: int) -> None:
+            if display.shown == before:
+                self._hurry = True
+            else:
+                await_reader()
+
+        def await_reader() -> None:
+            if self._stall_seconds is not None:
+                self._loop.after("drain", self._stall_seconds, partial(look, display.shown))
+
+        display.finish(lambda: self._loop.request(drained))
+        await_reader()
+        while not self._hurry:
+            self._loop.turn()
+        self._loop.cancel("drain")
+        note = "the console did not take all output in time; the rest was cut off [P407]"
+        return [] if display.drain(seconds) else [note]
 
     # -- what is known, for any thread
 

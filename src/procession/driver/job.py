@@ -25,7 +25,6 @@ from functools import partial
 from typing import Any
 
 from procession.agent.boot import own_python
-from procession.driver.deadlines import seconds_of
 from procession.driver.jobstate import JobState
 from procession.driver.known import Known
 from procession.driver.nodeevents import WORKING, NodeEvents
@@ -80,7 +79,8 @@ from procession.values.policy import StopRequest
 LEASE = 5.0  # seconds of silence after which either side takes the other for lost
 FENCE = 2.0  # seconds from the loss of a node to the next attempt
 FAREWELL = 3.0  # seconds for node processes to leave; then the engine kills them
-LAST_WORDS = 2.0  # seconds for the console to take what is left, where nobody is patient
+MARGIN = 5.0  # seconds beyond all deadlines of a group, for its node process's own work
+SETTLE = 0.5  # seconds for further nodes, when one came or went in an elastic job
 LAST_GRACE = 1.0  # seconds for ranks to end, where other machines may soon go on with the job
 BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
 EVENTS_OF_A_LIFE = 10  # of one rank
@@ -111,7 +111,6 @@ class JobDriver(Known):
         self.work = work
         self.engine = engine
         self.life = life_of(work, engine.slots, reception)
-        self._drain_seconds: float | None = LAST_WORDS
         place = directory.path if directory is not None else ""
         self._say = say
         self.state = JobState(
@@ -124,7 +123,6 @@ class JobDriver(Known):
         self._key = reception.key if reception is not None else secrets.token_bytes(KEY_BYTES)
         self._delay = 0.0
         self._stop_how: dict[str, Any] = {}
-        self._cut = False
         if reception is not None and reception.inherits is not None:
             self.state.inherit(reception.inherits)
             self.recovery.count(reception.inherits.restarts)
@@ -165,7 +163,7 @@ class JobDriver(Known):
 
         def take() -> None:
             self._stop_how |= request.changes
-            self._cut = self._cut or request.kill
+            self._hurry |= request.kill or self.life.phase.final
             self._handle(StopWanted(request.kill))
 
         self._loop.request(take)
@@ -191,10 +189,6 @@ class JobDriver(Known):
     def on_signal(self, call: Callable[[int, str, bool], None]) -> None:
         """Have `call` called with each signal that a node process got."""
         self.node_events.on_signal = call
-
-    def drain_patiently(self) -> None:
-        """Have all output shown at the end, however slowly it is read."""
-        self._drain_seconds = None
 
     @property
     def start_failed(self) -> bool:
@@ -273,17 +267,25 @@ class JobDriver(Known):
             assert isinstance(action, End)
 
     def _arm(self, deadline: Deadline) -> None:
-        fence = self._fence()
-        seconds = seconds_of(
-            deadline.kind,
-            self.work.spec,
-            self._stop_how,
-            self._reception,
-            backoff=fence if self.life.changed else self._delay,
-            fence=fence,
-            running=bool(self.life.attempt),
+        self._loop.after(
+            deadline.kind, self._seconds_of(deadline.kind), lambda: self._handle(deadline)
         )
-        self._loop.after(deadline.kind, seconds, lambda: self._handle(deadline))
+
+    def _seconds_of(self, kind: DeadlineKind) -> float:
+        stop, how, reception = self.work.spec.stop, self._stop_how, self._reception
+        if kind is DeadlineKind.STOP:
+            notice, grace = how.get("notice", stop.notice), how.get("grace", stop.grace)
+            return notice + grace + stop.reap + MARGIN
+        if kind is DeadlineKind.KILL:
+            return stop.reap + MARGIN
+        if kind is DeadlineKind.BACKOFF:
+            return self._fence() if self.life.changed else self._delay
+        if kind is DeadlineKind.GATHER:
+            return reception.gather if reception is not None else self.work.spec.hang.start
+        if reception is None:
+            return 0.0
+        late = reception.last_call
+        return max(min(late, SETTLE), self._fence()) if self.life.attempt else late
 
     def _stop(self, action: Stop) -> None:
         fields: dict[str, Any]
@@ -291,7 +293,7 @@ class JobDriver(Known):
         if self.life.isolated:
             fields["grace"] = min(LAST_GRACE, self.work.spec.stop.grace)
         fields["hung"] = self.state.failed_by(Outcome.HUNG)
-        fields |= {"cut": self._cut, **({} if action.failed else self._stop_how)}
+        fields |= {"cut": self._hurry, **({} if action.failed else self._stop_how)}
         for slot in action.slots:
             self._roster.tell(slot, "stop", fields)
 
@@ -378,11 +380,7 @@ class JobDriver(Known):
             spare = bool(self.life.places) and self.life.node_of(slot) is None
             self._roster.tell(slot, "bye", {**words, "spare": True} if spare else words)
         self._farewell(doubtful)
-        patience = LAST_WORDS if self._cut else self._drain_seconds
-        if not self.display.drain(patience, stalled=not self._cut):
-            note = "the console did not take all output in time; the rest was cut off [P407]"
-            end = end.__replace__(notes=(*end.notes, note))
-        return end
+        return end.__replace__(notes=(*end.notes, *self._drain(self.display)))
 
     def _farewell(self, doubtful: bool) -> None:
         """Wait for node processes to leave, then have the engine give everything back.

@@ -6,10 +6,9 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from procession.agent.client import Agent
-from procession.driver.driver import Driver
+from procession.driver.driver import DRAIN_SECONDS, Driver
 from procession.explain.ends import announced_by
 from procession.explain.facts import facts_of_failure, facts_of_start, load_words
 from procession.machine.machine import Machine
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 EVENTS_OF_A_LIFE = 10  # of one rank
-DRAIN_SECONDS = 2.0  # for output that may explain a failure, or whose reader takes nothing
 LOAD_SECONDS = 0.05  # many short runs are over by then
 
 
@@ -48,10 +46,6 @@ class LocalDriver(Driver):
         journal = self.journal
         around = journal.note, journal.publish, journal.disk, journal.handlers
         machine = self.machine = Machine(spec, jobs, server, self._loop, self, *around)
-        # For so long its reader may take nothing of the output that is still to be shown; None: for
-        # ever. The wait for it ends when a stop is asked for.
-        self._stall_seconds: float | None = DRAIN_SECONDS
-        self._hurry = self._drained = False
         self._life, self._noted = machine.life, machine.life.phase
         self._between: Phase | None = None  # what follows the end of an attempt, if not the end
         self._restarting = ""  # in words
@@ -94,10 +88,6 @@ class LocalDriver(Driver):
     def request_impatience(self) -> None:
         """Ask that a group that has failed, or fails, is ended at once."""
         self._loop.request(self.machine.end_patience)
-
-    def drain_patiently(self) -> None:
-        """Show all output at the end, however slowly it is read."""
-        self._stall_seconds = None
 
     # -- what is known
 
@@ -281,9 +271,11 @@ class LocalDriver(Driver):
     def conclude(self) -> GroupEnd:
         """Show what is left to show, and say how the group ended."""
         self.journal.publish()
-        notes = [*self.notes, *self._notes]
-        if not self._drain():
-            notes.append("the console did not take all output in time; the rest was cut off [P407]")
+        # The group is over: what happens to its agent now is no part of it.
+        self.machine.link.leave()
+        for kind in DeadlineKind:
+            self._loop.cancel(kind)
+        notes = [*self.notes, *self._notes, *self._drain(self.machine.resources.streams)]
         notes += self.machine.notes
         notes += self.journal.settle()
         if self.machine.resources.run_dir.kept:
@@ -310,33 +302,3 @@ class LocalDriver(Driver):
     def losses(self) -> list[str]:
         """What of output and records is lost, and why, one line each."""
         return [*self.machine.losses, *([self.journal.late] if self.journal.late else [])]
-
-    def _drain(self) -> bool:
-        """Show what is still to be shown; False if it was cut off, by the time or by a stop."""
-        streams = self.machine.resources.streams
-        if self._hurry:
-            return streams.drain(DRAIN_SECONDS)
-        # The group is over: what happens to its agent now is no part of it.
-        self.machine.link.leave()
-        for kind in DeadlineKind:
-            self._loop.cancel(kind)
-
-        def drained() -> None:
-            self._drained = True
-
-        def look(before: int) -> None:
-            if streams.shown == before:
-                self._hurry = True
-            else:
-                await_reader()
-
-        def await_reader() -> None:
-            if self._stall_seconds is not None:
-                self._loop.after(look, self._stall_seconds, partial(look, streams.shown))
-
-        streams.finish(lambda: self._loop.request(drained))
-        await_reader()
-        while not (self._drained or self._hurry):
-            self._loop.turn()
-        self._loop.cancel(look)
-        return streams.drain(DRAIN_SECONDS if self._drained else 0.0)
