@@ -64,17 +64,22 @@ def make_job(
         of_a_node = ("logs", "placement")  # they are checked for the ranks of one machine
         others = {name: value for name, value in policies.items() if name not in of_a_node}
         whole = make_spec(program, nproc=nproc * nodes, **given, **others)
-    if type(lease) not in (int, float) or not 1 <= lease < 1e6:
-        raise SpecError(f"lease must be seconds, 1 or more, not {lease!r}")
     return group_on(
         divide(share, nodes, whole),
         chosen,
-        lease=lease,
+        lease=checked_lease(lease),
         on_failure=on_failure,
         on_event=on_event,
         control=control,
         link_encryption=link_encryption,
     )
+
+
+def checked_lease(lease: float) -> float:
+    """Give the lease as it is. Raises SpecError if it is none."""
+    if type(lease) not in (int, float) or not 1 <= lease < 1e6:
+        raise SpecError(f"lease must be seconds, 1 or more, not {lease!r}")
+    return lease
 
 
 def group_on(
@@ -92,10 +97,7 @@ def group_on(
 
     Raises SpecError and EngineError.
     """
-    try:
-        check(link_encryption)
-    except ValueError as e:
-        raise SpecError(f"link encryption {e} [P215]") from None
+    check(link_encryption)
     try:
         check_python()  # of which node processes are started
     except OSError as e:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from procession.api.hosting import make_hosted_job, share_of
+from procession.api.jobs import checked_lease
 from procession.engines.contract import EngineError
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.plain import group_end, plain_group
@@ -54,13 +55,8 @@ def run_together(
     """Take part in the job to its end; see `procession.run`. Gives the values of this machine."""
     terms = read_terms(rendezvous, nnodes)
     if lease is not None:
-        if type(lease) not in (int, float) or not 1 <= lease < 1e6:
-            raise SpecError(f"lease must be seconds, 1 or more, not {lease!r}")
-        terms = terms.__replace__(lease=lease)
-    try:
-        check(link_encryption or "auto")
-    except ValueError as e:
-        raise SpecError(f"link encryption {e} [P215]") from None
+        terms = terms.__replace__(lease=checked_lease(lease))
+    check(link_encryption or "auto")
     spec = make_spec(program, **given)
     if spec.shared is not None or spec.warm is not None:
         raise SpecError("shared and warm are for the ranks of one machine")

@@ -12,9 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.control.door import Door
+    from procession.control.door import AnyDriver, Door
     from procession.control.reachable import Reachable
-    from procession.driver.driver import Driver
     from procession.output.wiring import Display
 
 CLIENTS = 32  # at a time
@@ -28,7 +27,7 @@ class Reach(Shared):
     name: by which the run is found, "" if it cannot be. visited: whether anybody has ever looked.
     """
 
-    def __init__(self, run: Reachable, driver: Driver, display: Display, run_id: str) -> None:
+    def __init__(self, run: Reachable, driver: AnyDriver, display: Display, run_id: str) -> None:
         super().__init__(driver, display)
         self.visited = False
         self._run = run

@@ -12,7 +12,7 @@ there are, and how they are reached, is what kinds of drivers differ in.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 from procession.driver.journal import Journal
@@ -21,9 +21,6 @@ from procession.system.eventloop import EventLoop
 from procession.system.threads import Latch
 from procession.values.errors import GroupEnd
 from procession.values.events import Event
-from procession.values.exit import Exit
-from procession.values.policy import StopRequest
-from procession.values.program import Program
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
 
     from procession.driver.recovery import Done, Recovery
     from procession.output.wiring import Display, Files
-    from procession.prepare.results import Body
 
 DRAIN_SECONDS = 2.0  # for output that may explain a failure, or whose reader takes nothing
 MARGIN = 15.0  # seconds beyond all deadlines of a run, for the launcher's own work
@@ -131,19 +127,7 @@ class Driver:
         """Let the loop forget `fd`."""
         self._loop.forget(fd)
 
-    # -- what is wanted, from any thread; each returns at once
-
-    def request_stop(self, request: StopRequest) -> None:
-        """Ask for the end of the group."""
-
-    def request_signal(self, rank: int | None, number: int, only_caught: bool = False) -> None:
-        """Ask for a signal to one rank's process, None for all. only_caught: if it handles it."""
-
-    def request_suspension(self) -> None:
-        """Ask that ranks and this whole process stop until SIGCONT; also from a signal handler.
-
-        For a driver in the main thread. No deadline passes meanwhile.
-        """
+    # -- what is wanted and known, from any thread; see both kinds of drivers for the rest
 
     def request_impatience(self) -> None:
         """Ask that a group that has failed, or fails, is ended at once."""
@@ -206,11 +190,6 @@ class Driver:
         raise NotImplementedError
 
     @property
-    def attempt(self) -> int:
-        """The number of the attempt, from 0."""
-        raise NotImplementedError
-
-    @property
     def stop_signal(self) -> int:
         """By which signal ranks are, or were, asked to end."""
         return int(self._spec.stop.signal)
@@ -219,16 +198,6 @@ class Driver:
     def stopper(self) -> str:
         """Who has had it stopped, in words, where only the driver knows; else ""."""
         return ""
-
-    @property
-    def start_failed(self) -> bool:
-        """Whether the group does not work because a rank could not be started."""
-        raise NotImplementedError
-
-    @property
-    def losses(self) -> list[str]:
-        """What of output and records is lost, and why, one line each."""
-        raise NotImplementedError
 
     @property
     def hosts(self) -> list[str]:
@@ -244,33 +213,6 @@ class Driver:
         """Give what is to hold while a thread waits for the run. done: set when it is over."""
         return contextlib.nullcontext()
 
-    def pids(self) -> dict[int, int]:
-        """Give the process of each rank of this attempt that has or had one."""
-        raise NotImplementedError
-
-    def exit_of(self, rank: int) -> Exit | None:
-        """Give the exit status of a rank, None while it has not exited; see `Group.exit_of`."""
-        raise NotImplementedError
-
-    def look(self) -> dict[str, Any]:
-        """Describe this attempt; see `looking.look_at`. Not in the loop's thread."""
-        raise NotImplementedError
-
-    def stacks(self, timeout: float, *, native: bool) -> list[dict[str, Any]]:
-        """Say where ranks are; see `Group.stacks`. Not in the loop's thread."""
-        raise NotImplementedError
-
     def stacks_of_failure(self) -> list[dict[str, Any]]:
         """Say where ranks were when the group failed, as `stacks` does, where that is known."""
         return []
-
-    def error_of(self, rank: int) -> dict[str, Any] | None:
-        """Give the error report of a rank, as `exception_of` reads it, None if it sent none."""
-        raise NotImplementedError
-
-    def returned(self) -> Iterator[tuple[int, Program, Body]]:
-        """Give rank, program and pickled value of each function that returned.
-
-        Raises ProcessionError if one is lost.
-        """
-        raise NotImplementedError

@@ -21,6 +21,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -47,6 +48,7 @@ from procession.engines.enginethread import EngineThread
 from procession.engines.interfaces import say_interfaces, unset
 from procession.engines.invitation import Invitation
 from procession.engines.numbers import numbers_of
+from procession.engines.signalled import orderly_sigterm
 from procession.engines.wire import KEY_BYTES
 from procession.output.rundir import Files
 from procession.output.wiring import Display
@@ -73,6 +75,7 @@ from procession.rules.jobwords import (
 )
 from procession.rules.jobwords import Event as LifeEvent
 from procession.rules.restarting import Decision
+from procession.system.threads import Latch
 from procession.values.errors import GroupEnd, Outcome, SpecError
 from procession.values.policy import StopRequest
 
@@ -189,6 +192,11 @@ class JobDriver(Known):
     def on_signal(self, call: Callable[[int, str, bool], None]) -> None:
         """Have `call` called with each signal that a node process got."""
         self.node_events.on_signal = call
+
+    def waited_for(self, done: Latch) -> AbstractContextManager[None]:
+        """Have SIGTERM to this program stop the run first."""
+        stop, ended = self.request_stop, done.wait
+        return orderly_sigterm(lambda: stop(StopRequest()), lambda: ended(self.longest()))
 
     @property
     def start_failed(self) -> bool:
