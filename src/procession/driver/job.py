@@ -31,7 +31,7 @@ from procession.driver.known import Known
 from procession.driver.nodeevents import WORKING, NodeEvents
 from procession.driver.orders import interfaces_of, orders
 from procession.driver.questions import Questions
-from procession.driver.reception import Reception, life_of, say_missing
+from procession.driver.reception import Reception
 from procession.driver.roster import Roster
 from procession.engines.addresses import listen, make_room, own_addresses
 from procession.engines.contract import (
@@ -47,22 +47,20 @@ from procession.engines.contract import (
 from procession.engines.enginethread import EngineThread
 from procession.engines.interfaces import say_interfaces, unset
 from procession.engines.invitation import Invitation
-from procession.engines.numbers import numbers_of
 from procession.engines.signalled import orderly_sigterm
 from procession.engines.wire import KEY_BYTES
 from procession.output.rundir import Files
 from procession.output.wiring import Display
 from procession.prepare.work import Work
+from procession.rules.joblife import JobLife
 from procession.rules.jobwords import (
     Action,
-    Arm,
     Deadline,
     DeadlineKind,
     Decide,
     Decided,
     Dismiss,
     Drop,
-    End,
     Happened,
     JobPhase,
     Launch,
@@ -85,6 +83,7 @@ FAREWELL = 3.0  # seconds for node processes to leave; then the engine kills the
 MARGIN = 5.0  # seconds beyond all deadlines of a group, for its node process's own work
 SETTLE = 0.5  # seconds for further nodes, when one came or went in an elastic job
 LAST_GRACE = 1.0  # seconds for ranks to end, where other machines may soon go on with the job
+SAID_AFTER = (5.0, 25.0, 90.0)  # seconds between two lines that nodes are missing
 BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
 EVENTS_OF_A_LIFE = 10  # of one rank
 
@@ -113,13 +112,19 @@ class JobDriver(Known):
         super().__init__(work.whole, directory, on_failure, EVENTS_OF_A_LIFE * work.world)
         self.work = work
         self.engine = engine
-        self.life = life_of(work, engine.slots, reception)
+        self.life = JobLife.of(
+            work.nodes,
+            max(work.nodes, engine.slots),
+            replaces=work.restart.node_losses > 0,
+            least=reception.least if reception is not None else None,
+            open=reception is not None,
+            elects=reception is not None and reception.elects,
+            sealed=reception is not None and bool(reception.sealed),
+        )
         place = directory.path if directory is not None else ""
         self._say = say
-        self.state = JobState(
-            work, self.life, self.journal, engine.name, run_id, place, self._announce
-        )
-        self.state.reception = reception
+        around = self.journal, engine.name, run_id, place, self._announce
+        self.state = JobState(work, self.life, reception, *around)
         self._directory = directory
         self._lease = lease
         self._reception = reception
@@ -143,18 +148,14 @@ class JobDriver(Known):
             self._loop.close()
             raise
         self.node_events = NodeEvents(self.state, self._handle, self, follower)
-        self.node_events.reception = reception
         self._engine = EngineThread(engine, self._loop, self._engine_told)
         self._roster = Roster(
             self._loop,
+            self.state,
             self.node_events,
             key=self._key,
             lease=lease,
-            most=self.life.count,
-            beat=self.state.beat,
             encrypted=encrypted,
-            numbers=numbers_of(work.spec) if reception is not None else {},
-            first=reception.first if reception is not None else b"",
         )
         self.questions = Questions(self._loop, self._roster.tell, self._busy)
         self.node_events.questions = self.questions
@@ -226,8 +227,24 @@ class JobDriver(Known):
         self._roster.watch(self._door)
         known = {JOB: self.state.run_id, DRIVER: os.uname().nodename}
         if self._reception is not None:
-            say_missing(self.life, self._loop, self._announce)
+            self._say_missing()
         self._engine.start(NodeCommand(argv, {**invitation.variables(), **known}))
+
+    def _say_missing(self, after: tuple[float, ...] = SAID_AFTER) -> None:
+        """Say now and then that nodes are missing that are to come by themselves.
+
+        after: seconds until the next line, and those after it; the last of them again and again.
+        """
+
+        def say() -> None:
+            there, needs = self.life.tally[Slot.IDLE], self.life.least
+            if self.life.attempt or self.life.phase is not JobPhase.GATHERING:
+                return
+            if there < needs:
+                self._announce(f"{there} of {needs} machines came; waiting for the others")
+            self._say_missing(after[1:] or after)
+
+        self._loop.after("missing", after[0], say)
 
     def _handle(self, event: LifeEvent) -> None:
         before, missing = (self.life.phase, self.life.attempt), self.life.missing
@@ -269,10 +286,8 @@ class JobDriver(Known):
                 self._roster.drop(slot, "it did not end its ranks in time")
         elif isinstance(action, Decide):
             self._decide()
-        elif isinstance(action, Arm):
-            self._arm(action.deadline)
         else:
-            assert isinstance(action, End)
+            self._arm(action.deadline)
 
     def _arm(self, deadline: Deadline) -> None:
         self._loop.after(

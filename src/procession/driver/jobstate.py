@@ -42,6 +42,7 @@ class JobState:
         self,
         work: Work,
         life: JobLife,
+        reception: Reception | None,
         journal: Journal,
         engine: str,
         run_id: str,
@@ -50,6 +51,7 @@ class JobState:
     ) -> None:
         self.work = work
         self.life = life
+        self.reception = reception
         self.journal = journal
         self.engine = engine
         self.run_id = run_id
@@ -64,7 +66,6 @@ class JobState:
         self.active_at = time.monotonic_ns()
         self.lost_at = 0.0
         self.late = False
-        self.reception: Reception | None = None
         self.last: GroupEnd | None = None
         self.stopper = ""
 

@@ -179,7 +179,7 @@ class Group(Waiting):
                 code = exit_code_after(end.failures[0])
             else:
                 stopped = self.state is Phase.STOPPED
-                code = 128 + (self.stopped_by or self.stop_signal) if stopped else 0
+                code = 128 + (self.stopped_by or self.driver.stop_signal) if stopped else 0
         if end is not None:
             report = report_of(self.state, end, self.who_stopped)
             if self.run_dir:
@@ -287,11 +287,6 @@ class Group(Waiting):
         return began[0] / 1e9 if began else time.monotonic()
 
     @property
-    def stop_signal(self) -> int:
-        """The signal by which its ranks are, or were, asked to end."""
-        return self.driver.stop_signal
-
-    @property
     def stopped_by(self) -> int:
         """The signal by which somebody in another terminal had it stopped, 0 if nobody did."""
         return self._reach.stopped_by if self._reach is not None else 0
@@ -321,8 +316,8 @@ class Group(Waiting):
         launcher (pid), cwd, host and slurm_job (see `system.origin`), nproc, node, nodes,
         first (the number that rank 0 has in the whole job), state (of `Phase`), attempt, restarts
         (the most), began (seconds since 1970), cause (what failed first, in words, or None),
-        kill_at (seconds since 1970, by when ranks that are being ended get SIGKILL, or None), and ranks: a
-        list of rank, pid (None), state (of `Worker`), started_at (seconds since 1970, or
+        kill_at (seconds since 1970, by when ranks that are being ended get SIGKILL, or None), and
+        ranks: a list of rank, pid (None), state (of `Worker`), started_at (seconds since 1970, or
         None), exit (in words, or None), ended (of `Ended`, or None), failed (whether by
         itself), last_line (that it wrote, if the launcher has it; escaped, and without colours),
         and of its last beat: beats, beat_at (seconds since 1970, or None), step, total, fields.

@@ -183,22 +183,12 @@ class Waiting:
     def __await__(self) -> Generator[Any, None, Result]:
         """Wait in asyncio. When the waiting task is cancelled, the run goes on."""
         import asyncio
+        from concurrent.futures import Future
 
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-
-        def tell() -> None:
-            if not future.done():
-                future.set_result(None)
-
-        def from_loop() -> None:
-            try:
-                loop.call_soon_threadsafe(tell)
-            except RuntimeError:
-                pass  # the loop was closed meanwhile
-
-        self.when_over(from_loop)
-        yield from future
+        over = Future[None]()
+        over.set_running_or_notify_cancel()  # it cannot be cancelled
+        self.when_over(lambda: over.set_result(None))
+        yield from asyncio.wrap_future(over)
         self._join()
         return self.result()
 

@@ -42,7 +42,6 @@ from procession.rules.jobwords import (
     Decide,
     Dismiss,
     Drop,
-    End,
     Event,
     Happened,
     JobEvent,
@@ -302,7 +301,7 @@ class JobLife(Record):
             return [*self._dismiss(), self._arm(DeadlineKind.BACKOFF)]
         if self.failed:
             self._move(JobEvent.FAILED)
-            return [Decide(self.attempt)]
+            return [Decide()]
         if self.changed and self.isolated and not self.stop_wanted:
             return self._too_few()
         return self._end(JobEvent.ASKED if self.stop_wanted else JobEvent.WELL)
@@ -426,7 +425,7 @@ class JobLife(Record):
 
     def _end(self, event: JobEvent) -> list[Action]:
         self._move(event)
-        return [End(self.phase)]
+        return []
 
     def _arm(self, kind: DeadlineKind) -> Arm:
         return Arm(Deadline(kind, self.attempt))
