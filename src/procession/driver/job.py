@@ -116,7 +116,7 @@ class JobDriver(Known):
             work.nodes,
             max(work.nodes, engine.slots),
             replaces=work.restart.node_losses > 0,
-            least=reception.least if reception is not None else None,
+            least=reception.terms.least if reception is not None else None,
             open=reception is not None,
             elects=reception is not None and reception.elects,
             sealed=reception is not None and bool(reception.sealed),
@@ -128,7 +128,7 @@ class JobDriver(Known):
         self._directory = directory
         self._lease = lease
         self._reception = reception
-        self._key = reception.key if reception is not None else secrets.token_bytes(KEY_BYTES)
+        self._key = reception.trust.key if reception is not None else secrets.token_bytes(KEY_BYTES)
         self._delay = 0.0
         self._stop_how: dict[str, Any] = {}
         if reception is not None and reception.inherits is not None:
@@ -304,10 +304,10 @@ class JobDriver(Known):
         if kind is DeadlineKind.BACKOFF:
             return self._fence() if self.life.changed else self._delay
         if kind is DeadlineKind.GATHER:
-            return reception.gather if reception is not None else self.work.spec.hang.start
+            return reception.terms.join if reception is not None else self.work.spec.hang.start
         if reception is None:
             return 0.0
-        late = reception.last_call
+        late = reception.terms.last_call
         return max(min(late, SETTLE), self._fence()) if self.life.attempt else late
 
     def _stop(self, action: Stop) -> None:
@@ -355,12 +355,11 @@ class JobDriver(Known):
         state.begin_attempt(nodes, named=self._reception is not None)
         # An elastic job goes on with other nodes, without a restart.
         last = self.recovery.none_left and self.life.least == self.life.most
-        specs = self._reception is None
         names = interfaces_of(nodes)
         text = say_interfaces(work.spec, names, unset())
-        if text and specs and not self.life.attempt:
+        if text and self._reception is None and not self.life.attempt:
             self._say(text)
-        for slot, fields, blob in orders(state, action, names, specs=specs, last=last):
+        for slot, fields, blob in orders(state, nodes, names, last=last):
             self._roster.tell(slot, "launch", fields, blob)
         for slot, node in self._roster.nodes.items():
             if slot not in action.slots:
@@ -411,7 +410,7 @@ class JobDriver(Known):
         doubtful: some node processes may be left, so the engine kills first.
         """
         over: list[bool] = []
-        seconds = self._reception.farewell if self._reception is not None else FAREWELL
+        seconds = self._reception.terms.close if self._reception is not None else FAREWELL
         self._loop.after("farewell", seconds, lambda: over.append(True))
         while self._roster.nodes and not over:
             self._loop.turn()

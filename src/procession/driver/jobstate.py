@@ -11,7 +11,7 @@ from procession.driver.jobend import NodePart, job_end
 from procession.driver.journal import Journal
 from procession.driver.noderecord import NodeRecord
 from procession.driver.reception import Reception
-from procession.engines.will import Heir, Will
+from procession.engines.will import Will
 from procession.explain.ends import none_started
 from procession.explain.facts import facts_of_failure, facts_of_start
 from procession.prepare.work import Work
@@ -29,7 +29,7 @@ class JobState:
 
     engine: its name. place: the directory of the run's files, "" for none. run_id: what the job is
     called. parts: of this attempt, by node. hosts: of slots, also where node processes are gone.
-    heirs: of slots, how a node is found if it takes over. said: what the engine said last.
+    said: what the engine said last.
     encryption: what protects links to node processes, in words. address: where ranks of this
     attempt meet, as node 0 has chosen. active_at: when a rank anywhere wrote last. lost_at: when a
     node was lost last, in seconds, 0 for never. late: not all node processes came in time.
@@ -59,7 +59,6 @@ class JobState:
         self.announce = announce
         self.parts: list[NodePart] = []
         self.hosts: dict[int, str] = {}
-        self.heirs: dict[int, Heir] = {}
         self.said: deque[str] = deque(maxlen=10)
         self.encryption: tuple[str, ...] = ()
         self.address: tuple[str, int] = ("", 0)
@@ -73,10 +72,10 @@ class JobState:
         """Note that a node process got a signal that ends the job."""
         self.stopper = self.stopper or f"{signal_name(number)} to the node process on {host}"
 
-    def will(self, slots: Sequence[int]) -> Will | None:
+    def will(self, nodes: Sequence[NodeRecord]) -> Will | None:
         """Give what the nodes of an attempt are told, None if they have not said who they are."""
-        heirs = [self.heirs[slot] for slot in slots if slot in self.heirs]
-        if len(heirs) < len(slots):
+        heirs = [node.heir for node in nodes if node.heir is not None]
+        if len(heirs) < len(nodes):
             return None
         return Will(tuple(heirs), self.life.attempt, self.life.regrouped)
 
@@ -180,7 +179,7 @@ class JobState:
         there = [s for s, state in enumerate(self.life.slots) if state in (Slot.IDLE, Slot.BUSY)]
         reception = self.reception
         what = "machines" if reception is not None else "node processes"
-        seconds = reception.gather if reception is not None else self.work.spec.hang.start
+        seconds = reception.terms.join if reception is not None else self.work.spec.hang.start
         refused = self.said and not self.life.attempt
         if not self.late and reception is not None and reception.sealed and not refused:
             return f"{len(there)} of {self.life.least} machines are left: {reception.sealed}"

@@ -81,7 +81,7 @@ class NodeEvents:
     def objection(self, greeting: dict[str, Any]) -> str:
         """Say why a node process that greets so cannot be taken, "" if it can."""
         return (
-            self._state.reception.objection(greeting) if self._state.reception is not None else ""
+            self._state.reception.object_to(greeting) if self._state.reception is not None else ""
         )
 
     def joined(self, node: NodeRecord) -> None:
@@ -89,7 +89,6 @@ class NodeEvents:
         state, encryption = self._state, node.link.encryption
         state.hosts[node.slot] = node.host
         if node.heir is not None:
-            state.heirs[node.slot] = node.heir
             inherits = self._state.reception.inherits if self._state.reception is not None else None
             if inherits is not None and node.heir.name in (h.name for h in inherits.world):
                 state.lost_at = max(state.lost_at, time.monotonic() + node.heir.wait)

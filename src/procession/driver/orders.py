@@ -10,24 +10,23 @@ from typing import Any
 from procession.driver.jobstate import JobState
 from procession.driver.noderecord import NodeRecord
 from procession.engines.interfaces import interface_of
-from procession.rules.jobwords import Launch
 from procession.values.environment import Node
 
 
 def orders(
-    state: JobState, action: Launch, interfaces: Sequence[str], *, specs: bool, last: bool
+    state: JobState, nodes: Sequence[NodeRecord], interfaces: Sequence[str], *, last: bool
 ) -> Iterator[tuple[int, Any, bytes]]:
     """Give the slot, the fields and the blob of each message.
 
-    interfaces: of each node, see `interfaces`. specs: whether nodes are to run what is in the blob;
-    without it, they know what they run. last: whether no other attempt follows, whatever happens;
-    see `nodeprocess`.
+    interfaces: of each node, see `interfaces`. last: whether no other attempt follows, whatever
+    happens; see `nodeprocess`.
     """
     work = state.work
-    heirs = state.will(action.slots)
+    heirs = state.will(nodes)
     will = heirs.plain() if heirs is not None else None
     blobs: dict[int, bytes] = {}
-    for node, slot in enumerate(action.slots):
+    specs = state.reception is None  # else they know what they run
+    for node, record in enumerate(nodes):
         spec = work.of(node)
         if specs and id(spec) not in blobs:
             blobs[id(spec)] = pickle.dumps(spec)
@@ -39,14 +38,14 @@ def orders(
             role=spec.node.role,
             run_id=spec.node.run_id or state.run_id,
             job=state.run_id,
-            attempt=action.attempt,
+            attempt=state.life.attempt,
             restarts=work.restart.max,
             regrouped=state.life.regrouped,
             number=work.first(node) if work.sizes else None,
             world=sum(work.sizes),
         )
         fields = {
-            "attempt": action.attempt,
+            "attempt": state.life.attempt,
             "node": vars(place),
             "place": os.path.join(state.place, f"node_{node}") if state.place else "",
             "devices": work.devices,
@@ -56,7 +55,7 @@ def orders(
         }
         if will is not None:
             fields["will"] = will
-        yield slot, fields, blobs.get(id(spec), b"")
+        yield record.slot, fields, blobs.get(id(spec), b"")
 
 
 def interfaces_of(nodes: Sequence[NodeRecord]) -> list[str]:

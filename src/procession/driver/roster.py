@@ -138,7 +138,7 @@ class Roster:
                 self._listener.strayed(address)
 
         reception = self._state.reception
-        first = reception.first if reception is not None else b""
+        first = reception.trust.first if reception is not None else b""
         link = Link(self._loop, sock, self._key, "driver", take, lost, first)
         self._strangers[link] = time.monotonic()
 

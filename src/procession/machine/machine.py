@@ -47,23 +47,18 @@ if TYPE_CHECKING:
 
         def begins(self) -> None:
             """Take note that an attempt begins."""
-            ...
 
         def happened(self, event: messages.Event) -> None:
             """Take an event that was passed to the rules, before what follows is done."""
-            ...
 
         def asked(self, rank: int, attempt: int) -> None:
             """Take the question whether a single rank that has failed starts again (`answer`)."""
-            ...
 
         def remarked(self, said: str) -> None:
             """Take a remark about how the imports before the first fork went."""
-            ...
 
         def suspended(self) -> None:
             """Stop this process: the ranks have been stopped. They go on when this returns."""
-            ...
 
 
 KINDS = {kind: kind.name.lower() for kind in WorkerEvent}  # what their events are called
