@@ -36,12 +36,12 @@ class Reach(Shared):
         self.name = self._door.name if self._door is not None else ""
         if self._door is not None:
             display.tap()
-            driver.watch(self._door.fileno(), self._knocked)
+            driver.loop.watch(self._door.fileno(), self._knocked)
 
     def _knocked(self) -> None:
         assert self._door is not None
         if not self._welcome(self._door):  # no descriptor is left: the run goes on
-            self.driver.unwatch(self._door.fileno())
+            self.driver.loop.forget(self._door.fileno())
             self._door.hide()
 
     def _welcome(self, door: Door) -> bool:

@@ -51,7 +51,7 @@ class Driver:
         self.started = Latch()
         self.crashed = False
         self.journal = Journal(directory, keep)
-        loop = self._loop = EventLoop()
+        loop = self.loop = EventLoop()
         self.running_since = 0
         self._directory = directory
         self._on_failure = on_failure
@@ -69,7 +69,7 @@ class Driver:
             from procession.driver.recovery import Recovery
 
             rules, reads = self._spec.restart, self._directory is not None
-            around = self._on_failure, self._loop, self.journal
+            around = self._on_failure, self.loop, self.journal
             self._recovery = Recovery(rules, *around, reads=reads)
         return self._recovery
 
@@ -97,7 +97,7 @@ class Driver:
             self.begin()
             while not self.phase.final:
                 self.journal.publish()
-                self._loop.turn()
+                self.loop.turn()
             self.end = self.conclude()
         except BaseException:
             self.crashed = True
@@ -114,18 +114,10 @@ class Driver:
 
     def close(self) -> None:
         """Give everything back, also what is left of the group."""
-        self._loop.close()
+        self.loop.close()
         self.started.set()
         self.journal.end()
         self.journal.let_threads_go()
-
-    def watch(self, fd: int, call: Callable[[], object]) -> None:
-        """Have the loop call `call` when `fd` can be read; in the loop's thread, as `unwatch`."""
-        self._loop.watch(fd, call)
-
-    def unwatch(self, fd: int) -> None:
-        """Let the loop forget `fd`."""
-        self._loop.forget(fd)
 
     # -- what is wanted and known, from any thread; see both kinds of drivers for the rest
 
@@ -139,7 +131,7 @@ class Driver:
         When the group is over, in this thread.
         """
         add = self.journal.hear if inside else self.journal.subscribe
-        self._loop.request(lambda: add(call), certain=True)
+        self.loop.request(lambda: add(call), certain=True)
 
     def on_signal(self, call: Callable[[int, str, bool], None]) -> None:
         """Have `call` called with signals that come to processes of ours on other machines.
@@ -167,13 +159,13 @@ class Driver:
 
         def await_reader() -> None:
             if self._stall_seconds is not None:
-                self._loop.after("drain", self._stall_seconds, partial(look, display.shown))
+                self.loop.after("drain", self._stall_seconds, partial(look, display.shown))
 
-        display.finish(lambda: self._loop.request(drained))
+        display.finish(lambda: self.loop.request(drained))
         await_reader()
         while not self._hurry:
-            self._loop.turn()
-        self._loop.cancel("drain")
+            self.loop.turn()
+        self.loop.cancel("drain")
         note = "the console did not take all output in time; the rest was cut off [P407]"
         return [] if display.drain(seconds) else [note]
 

@@ -26,10 +26,9 @@ from functools import partial
 from typing import Any
 
 from procession.agent.boot import own_python
-from procession.driver.jobstate import JobState
+from procession.driver.jobstate import JobState, interfaces_of
 from procession.driver.known import Known
 from procession.driver.nodeevents import WORKING, NodeEvents
-from procession.driver.orders import interfaces_of, orders
 from procession.driver.questions import Questions
 from procession.driver.reception import Reception
 from procession.driver.roster import Roster
@@ -145,19 +144,19 @@ class JobDriver(Known):
             self._door = reception.door if reception is not None else listen()
         except BaseException:
             self.display.close()
-            self._loop.close()
+            self.loop.close()
             raise
         self.node_events = NodeEvents(self.state, self._handle, self, follower)
-        self._engine = EngineThread(engine, self._loop, self._engine_told)
+        self._engine = EngineThread(engine, self.loop, self._engine_told)
         self._roster = Roster(
-            self._loop,
+            self.loop,
             self.state,
             self.node_events,
             key=self._key,
             lease=lease,
             encrypted=encrypted,
         )
-        self.questions = Questions(self._loop, self._roster.tell, self._busy)
+        self.questions = Questions(self.loop, self._roster.tell, self._busy)
         self.node_events.questions = self.questions
 
     # -- from other threads
@@ -170,7 +169,7 @@ class JobDriver(Known):
             self._hurry |= request.kill or self.life.phase.final
             self._handle(StopWanted(request.kill))
 
-        self._loop.request(take)
+        self.loop.request(take)
 
     def request_signal(self, rank: int | None, number: int, only_caught: bool = False) -> None:
         """Have a rank sent a signal, by its number in the job; None: each of them."""
@@ -184,7 +183,7 @@ class JobDriver(Known):
                 if node in (None, at):
                     self._roster.tell(slot, "signal", fields)
 
-        self._loop.request(take)
+        self.loop.request(take)
 
     def request_suspension(self) -> None:
         """Refuse: clocks on other machines do not stand still. Raises SpecError."""
@@ -244,7 +243,7 @@ class JobDriver(Known):
                 self._announce(f"{there} of {needs} machines came; waiting for the others")
             self._say_missing(after[1:] or after)
 
-        self._loop.after("missing", after[0], say)
+        self.loop.after("missing", after[0], say)
 
     def _handle(self, event: LifeEvent) -> None:
         before, missing = (self.life.phase, self.life.attempt), self.life.missing
@@ -290,7 +289,7 @@ class JobDriver(Known):
             self._arm(action.deadline)
 
     def _arm(self, deadline: Deadline) -> None:
-        self._loop.after(
+        self.loop.after(
             deadline.kind, self._seconds_of(deadline.kind), lambda: self._handle(deadline)
         )
 
@@ -328,7 +327,7 @@ class JobDriver(Known):
                 self._roster.tell(slot, "say", {"text": text})
 
     def _was_shown(self, blocks: list[tuple[object, int]]) -> None:
-        self._loop.request(lambda: self._roster.credit(blocks))
+        self.loop.request(lambda: self._roster.credit(blocks))
 
     # -- the engine
 
@@ -359,7 +358,7 @@ class JobDriver(Known):
         text = say_interfaces(work.spec, names, unset())
         if text and self._reception is None and not self.life.attempt:
             self._say(text)
-        for slot, fields, blob in orders(state, nodes, names, last=last):
+        for slot, fields, blob in state.orders(nodes, names, last=last):
             self._roster.tell(slot, "launch", fields, blob)
         for slot, node in self._roster.nodes.items():
             if slot not in action.slots:
@@ -411,9 +410,9 @@ class JobDriver(Known):
         """
         over: list[bool] = []
         seconds = self._reception.terms.close if self._reception is not None else FAREWELL
-        self._loop.after("farewell", seconds, lambda: over.append(True))
+        self.loop.after("farewell", seconds, lambda: over.append(True))
         while self._roster.nodes and not over:
-            self._loop.turn()
+            self.loop.turn()
         self.state.said += self._engine.finish(kill=doubtful or bool(self._roster.nodes))
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ class LocalDriver(Driver):
         super().__init__(spec, directory, spec.on_failure, EVENTS_OF_A_LIFE * spec.nproc)
         journal = self.journal
         around = journal.note, journal.publish, journal.disk, journal.handlers
-        machine = self.machine = Machine(spec, jobs, server, self._loop, self, *around)
+        machine = self.machine = Machine(spec, jobs, server, self.loop, self, *around)
         self._life, self._noted = machine.life, machine.life.phase
         self._between: Phase | None = None  # what follows the end of an attempt, if not the end
         self._restarting = ""  # in words
@@ -74,20 +74,20 @@ class LocalDriver(Driver):
             else:
                 self.machine.stop(request)
 
-        self._loop.request(take)
+        self.loop.request(take)
 
     def request_signal(self, rank: int | None, number: int, only_caught: bool = False) -> None:
         """Ask for a signal to one rank's process, None for all. only_caught: if it handles it."""
         at = time.monotonic_ns()
-        self._loop.request(lambda: self.machine.signal(rank, number, only_caught, at))
+        self.loop.request(lambda: self.machine.signal(rank, number, only_caught, at))
 
     def request_suspension(self) -> None:
         """Ask that ranks and this whole process stop until SIGCONT."""
-        self._loop.request(self.machine.suspend)
+        self.loop.request(self.machine.suspend)
 
     def request_impatience(self) -> None:
         """Ask that a group that has failed, or fails, is ended at once."""
-        self._loop.request(self.machine.end_patience)
+        self.loop.request(self.machine.end_patience)
 
     # -- what is known
 
@@ -140,7 +140,7 @@ class LocalDriver(Driver):
         """Say where ranks are."""
         from procession.machine.looking import stacks_of
 
-        return stacks_of(self.machine, self._loop, timeout, native=native)
+        return stacks_of(self.machine, self.loop, timeout, native=native)
 
     def stacks_of_failure(self) -> list[dict[str, Any]]:
         """Say where ranks were when the group failed, as `stacks` does."""
@@ -203,9 +203,9 @@ class LocalDriver(Driver):
 
     def suspended(self) -> None:
         """Stop this process: the ranks have been stopped."""
-        self._loop.hold()
+        self.loop.hold()
         os.kill(os.getpid(), signal.SIGSTOP)
-        self._loop.release()  # it was continued
+        self.loop.release()  # it was continued
 
     def _note_phase(self) -> None:
         phase = self._noted = self.phase
@@ -237,7 +237,7 @@ class LocalDriver(Driver):
             return
         self._between = Phase.BACKOFF
         self._note_phase()
-        self._loop.after(Phase.BACKOFF, decided.delay, self._begin_again)
+        self.loop.after(Phase.BACKOFF, decided.delay, self._begin_again)
 
     def _begin_again(self) -> None:
         self._between = None
@@ -251,7 +251,7 @@ class LocalDriver(Driver):
     def _goes_no_further(self) -> None:
         """Let the attempt that has ended be the last one."""
         self._between = None
-        self._loop.cancel(Phase.BACKOFF)
+        self.loop.cancel(Phase.BACKOFF)
         self._note_phase()
 
     # -- the end
@@ -266,7 +266,7 @@ class LocalDriver(Driver):
         wait, stacks = LOAD_SECONDS, self._spec.hang.stacks and self._spec.is_python
         if self.machine.life.failures:
             wait, stacks = 0.0, False  # they have been taken by now
-        self._loop.after(load_words, wait, lambda: load_words(stacks))
+        self.loop.after(load_words, wait, lambda: load_words(stacks))
 
     def conclude(self) -> GroupEnd:
         """Show what is left to show, and say how the group ended."""
@@ -274,7 +274,7 @@ class LocalDriver(Driver):
         # The group is over: what happens to its agent now is no part of it.
         self.machine.link.leave()
         for kind in DeadlineKind:
-            self._loop.cancel(kind)
+            self.loop.cancel(kind)
         notes = [*self.notes, *self._notes, *self._drain(self.machine.resources.streams)]
         notes += self.machine.notes
         notes += self.journal.settle()

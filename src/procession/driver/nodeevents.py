@@ -9,8 +9,7 @@ from typing import Any
 
 from procession.driver.driver import Driver
 from procession.driver.jobend import NodePart, ended_unasked, of_job
-from procession.driver.jobstate import JobState
-from procession.driver.noderecord import NodeRecord
+from procession.driver.jobstate import JobState, NodeRecord
 from procession.driver.questions import Questions
 from procession.engines.plain import group_end, rank_end
 from procession.engines.tunnel import possible

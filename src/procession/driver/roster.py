@@ -16,9 +16,8 @@ import time
 from typing import Any
 
 from procession.driver.clocks import Clocks
-from procession.driver.jobstate import JobState
+from procession.driver.jobstate import JobState, NodeRecord
 from procession.driver.nodeevents import NodeEvents
-from procession.driver.noderecord import NodeRecord
 from procession.engines.link import Link
 from procession.engines.numbers import numbers_of
 from procession.engines.pump import CREDIT
@@ -56,8 +55,7 @@ class Roster:
         self._key = key
         self._lease = lease
         self._encrypted = encrypted
-        self._strangers: dict[Link, float] = {}
-        self._leaving: dict[Link, float] = {}  # of node processes that were dismissed
+        self._strangers: dict[Link, float] = {}  # and node processes that were dismissed
         self._beat_at = time.monotonic()
         self._stall = (0.0, 0.0)  # the last one of this process: when it was seen, and how long
 
@@ -85,11 +83,11 @@ class Roster:
         node = self.nodes.pop(slot, None)
         if node is not None:
             node.link.send("bye", {"left": True})
-            self._leaving[node.link] = time.monotonic()
+            self._strangers[node.link] = time.monotonic()
             node.link.on_message(lambda _: None)
 
             def gone(_: str) -> None:
-                self._leaving.pop(node.link, None)
+                self._strangers.pop(node.link, None)
 
             node.link.on_lost(gone)
 
@@ -104,7 +102,7 @@ class Roster:
 
     def close(self) -> None:
         """Close all links, without a message."""
-        for link in [*(a.link for a in self.nodes.values()), *self._strangers, *self._leaving]:
+        for link in [*(a.link for a in self.nodes.values()), *self._strangers]:
             link.close()
         self.nodes.clear()
         self._strangers.clear()
@@ -232,9 +230,6 @@ class Roster:
         for link, since in list(self._strangers.items()):
             if now - since > GREETING:
                 link.lose("it said nothing")
-        for link, since in list(self._leaving.items()):
-            if now - since > GREETING:
-                link.lose("it did not leave")
         self._loop.after("beat", self._lease / BEATS, self._look)
 
     # -- going

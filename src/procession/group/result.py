@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 
 from procession.driver.driver import MARGIN
 from procession.explain.ends import harmless_report
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from procession.control.door import AnyDriver
-    from procession.prepare.results import Body
-
-    Returned = Iterable[tuple[int, Program, Body]]
 
 
 class StillRuns(TimeoutError):
@@ -74,26 +71,6 @@ def failed_by(
 
         failed.__cause__ = exception_of(program, sent)
     return failed
-
-
-def result_of(end: GroupEnd, state: Phase, returned: Returned) -> Result:
-    """Give the result of a run that ended without a failure.
-
-    returned: rank, program and pickled value of each function that returned. Raises
-    ProcessionError if a value cannot be unpickled in this process.
-    """
-    values: list[Any] = [None] * end.nproc
-    for rank, program, body in returned:
-        from procession.prepare.results import value_of
-
-        try:
-            values[rank] = value_of(program, body)
-        except (Exception, SystemExit) as e:  # of a module that exits
-            raise ProcessionError(
-                f"the value of rank {rank} cannot be unpickled here: {type(e).__name__}: {e}"
-            ) from e
-    ranks = tuple(sorted((*end.finished, *end.ended), key=lambda each: each.rank))
-    return Result(values, state, ranks, end.run_dir)
 
 
 MOST_INTERRUPTS = 100  # by Ctrl-C, while a group is being killed
@@ -337,7 +314,18 @@ class Waiting:
     def _result_of(self, end: GroupEnd) -> Result | GroupFailed:
         if end.failures:
             return failed_by(end, self.spec.program, self.driver.error_of)
-        return result_of(end, self.state, self.driver.returned())
+        values: list[Any] = [None] * end.nproc
+        for rank, program, body in self.driver.returned():
+            from procession.prepare.results import value_of
+
+            try:
+                values[rank] = value_of(program, body)
+            except (Exception, SystemExit) as e:  # of a module that exits
+                raise ProcessionError(
+                    f"the value of rank {rank} cannot be unpickled here: {type(e).__name__}: {e}"
+                ) from e
+        ranks = tuple(sorted((*end.finished, *end.ended), key=lambda each: each.rank))
+        return Result(values, self.state, ranks, end.run_dir)
 
 
 def _check_signal(signal: int) -> None:
