@@ -70,9 +70,6 @@ def run_together(
     own, door = share_of(spec, terms), open_door(terms)
     job: Group
 
-    def last_words(end: GroupEnd | None) -> dict[str, Any]:
-        return _last_words(job.state, end, job.who_stopped) if end is not None else {}
-
     if door is None:
         waiting = Waiting(terms, _warn, may_host=True)
         node = make_node_process(own, terms, trust, hosts=False, say=_warn, waiting=waiting)
@@ -87,7 +84,7 @@ def run_together(
         door,
         trust,
         node=node,
-        last_words=last_words,
+        last_words=lambda end: _last_words(job, end),
         link_encryption=link_encryption or "auto",
         on_failure=spec.on_failure,
         on_event=on_event,
@@ -99,7 +96,7 @@ def run_together(
             job.wait(timeout)
     except StillRuns:
         raise TimeoutError(_too_long(own, timeout)) from None
-    return _outcome(node, own, last_words(job.end))
+    return _outcome(node, own, _last_words(job, job.end) if job.end is not None else {})
 
 
 def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) -> Terms:
@@ -145,13 +142,13 @@ def _join(
     return _outcome(node, own, node.last_words)
 
 
-def _last_words(state: Phase, end: GroupEnd, stopper: str) -> dict[str, Any]:
-    """Give what the programs on other machines are told. stopper: who had it stopped, or ""."""
+def _last_words(job: Group, end: GroupEnd) -> dict[str, Any]:
+    """Give what the programs on other machines are told."""
     if end.failures:
         return {"said": "it failed", "code": 1, "end": plain_group(end)}
-    if state is Phase.STOPPED:
+    if job.state is Phase.STOPPED:
         # It may also have been the program here that hosts it, by a timeout of its own.
-        by = stopper or "the program that hosts the rendezvous"
+        by = job.who_stopped or "the program that hosts the rendezvous"
         said = {"stopped": plain_group(end), "stopper": by}
         return {"said": f"it was stopped by {by}", "code": 1, **said}
     return {"said": "", "code": 0}

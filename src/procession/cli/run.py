@@ -120,11 +120,10 @@ def conduct(run: Group, signals: RunSignals, watching: AbstractContextManager[ob
     """
     run.driver.drain_patiently()
     run.driver.on_signal(signals.node_got)
-    run.conclude_later()
     code = 1
     try:
         with watching, woken_by_signals(run), signals.taken():
-            run.drive()
+            run.drive(concludes=False)
         code = _say_end(run, signals.received) or (LOST if run.losses else 0)
     finally:
         run.conclude(code)

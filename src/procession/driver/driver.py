@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from procession.output.wiring import Display, Files
 
 DRAIN_SECONDS = 2.0  # for output that may explain a failure, or whose reader takes nothing
+EVENTS_OF_A_LIFE = 10  # of one rank, that are kept
 MARGIN = 15.0  # seconds beyond all deadlines of a run, for the launcher's own work
 
 
@@ -44,13 +45,13 @@ class Driver:
 
     distant = False  # whether ranks must be asked how they are, which takes time
 
-    def __init__(self, spec: Spec, directory: Files | None, on_failure: Any, keep: int) -> None:
-        """directory: where events are written down. keep: how many events are kept."""
+    def __init__(self, spec: Spec, directory: Files | None, on_failure: Any) -> None:
+        """directory: where events are written down."""
         self._spec = spec
         self.end: GroupEnd | None = None
         self.started = Latch()
         self.crashed = False
-        self.journal = Journal(directory, keep)
+        self.journal = Journal(directory, EVENTS_OF_A_LIFE * spec.nproc)
         loop = self.loop = EventLoop()
         self.running_since = 0
         self._directory = directory

@@ -84,7 +84,6 @@ SETTLE = 0.5  # seconds for further nodes, when one came or went in an elastic j
 LAST_GRACE = 1.0  # seconds for ranks to end, where other machines may soon go on with the job
 SAID_AFTER = (5.0, 25.0, 90.0)  # seconds between two lines that nodes are missing
 BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
-EVENTS_OF_A_LIFE = 10  # of one rank
 
 
 class JobDriver(Known):
@@ -108,7 +107,7 @@ class JobDriver(Known):
         reception: Reception | None = None,
         say: Callable[[str], None],
     ) -> None:
-        super().__init__(work.whole, directory, on_failure, EVENTS_OF_A_LIFE * work.world)
+        super().__init__(work.whole, directory, on_failure)
         self.work = work
         self.engine = engine
         self.life = JobLife.of(

@@ -16,7 +16,7 @@ from procession.prepare.jobs import RankJobs
 from procession.rules import messages
 from procession.rules.messages import StopWanted
 from procession.rules.tables import DeadlineKind, Phase, Worker
-from procession.values.errors import GroupEnd, ProcessionError, RankEnd
+from procession.values.errors import GroupEnd, ProcessionError
 from procession.values.events import NO_FACTS
 from procession.values.exit import Exit
 from procession.values.policy import StopRequest
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-EVENTS_OF_A_LIFE = 10  # of one rank
 LOAD_SECONDS = 0.05  # many short runs are over by then
 
 
@@ -42,7 +41,7 @@ class LocalDriver(Driver):
     def __init__(self, spec: Spec, jobs: RankJobs, server: Agent) -> None:
         run_dir = jobs.resources.run_dir
         directory = run_dir if run_dir.kept else None
-        super().__init__(spec, directory, spec.on_failure, EVENTS_OF_A_LIFE * spec.nproc)
+        super().__init__(spec, directory, spec.on_failure)
         journal = self.journal
         around = journal.note, journal.publish, journal.disk, journal.handlers
         machine = self.machine = Machine(spec, jobs, server, self.loop, self, *around)
@@ -217,7 +216,8 @@ class LocalDriver(Driver):
         elif phase is Phase.BACKOFF:
             detail = self._restarting
         elif phase is Phase.FAILED:
-            end = self._first_failure()
+            first = self.machine.outcomes.first_failure
+            end = self._with_files(lambda read: first(read=read))
             facts = facts_of_failure(end) if end is not None else NO_FACTS
         self.journal.note(phase.name.lower(), None, self.attempt, detail=detail, facts=facts)
         if phase is Phase.RUNNING:
@@ -293,10 +293,6 @@ class LocalDriver(Driver):
         found: list[T] = []
         read = self.journal.on_disk("reading", lambda: found.append(call(True)))
         return found[0] if read else call(False)
-
-    def _first_failure(self) -> RankEnd | None:
-        """Say how the rank ended that failed first. To be used when no rank is there any more."""
-        return self._with_files(lambda read: self.machine.outcomes.first_failure(read=read))
 
     @property
     def losses(self) -> list[str]:

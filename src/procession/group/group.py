@@ -78,14 +78,14 @@ class Group(Waiting):
         self.notes: list[str] = []
         self._controlled = os.environ.get(CONTROL) == "1" if control is None else control
         self._reach: Reach | None = None
-        self._concludes_later = False
 
     # -- running it
 
-    def drive(self, taken: Callable[[], object] | None = None) -> None:
+    def drive(self, taken: Callable[[], object] | None = None, *, concludes: bool = True) -> None:
         """Start it and supervise it in this thread, until it has ended.
 
-        taken: called when the end of the interpreter would wait for this run.
+        taken: called when the end of the interpreter would wait for this run. concludes: False
+        leaves it to the caller to call `conclude`, unless the driver has failed.
         """
         self._thread = threading.current_thread()
         _running.add(self)
@@ -98,7 +98,8 @@ class Group(Waiting):
         except BaseException as e:
             self._crash = e
         finally:
-            self._conclude_now()
+            if concludes or self._crash is not None:
+                self._conclude_now()
             _running.discard(self)
             self._over()
 
@@ -115,8 +116,6 @@ class Group(Waiting):
             pass  # no descriptor is left: the start will fail, and say so
 
     def _conclude_now(self) -> None:
-        if self._concludes_later and self._crash is None:
-            return
         try:
             self.conclude()
             for each in self.losses:
@@ -145,10 +144,6 @@ class Group(Waiting):
         """Who had it stopped, in words, "" if that is not known."""
         from_elsewhere = self._reach.stopper if self._reach is not None else ""
         return self.stopper or from_elsewhere or self.driver.stopper
-
-    def conclude_later(self) -> None:
-        """Leave it to the caller of `drive` to call `conclude`. To be used before it."""
-        self._concludes_later = True
 
     def conclude(self, code: int | None = None) -> None:
         """Write down how it ended, where it has a directory, and tell clients in other terminals.

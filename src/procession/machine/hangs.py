@@ -178,7 +178,10 @@ class Hangs:
             if self._ranks.life.phase not in WATCHED:
                 return  # the group is being ended, and ranks may have been gone
             self._last_look.keep(taken)
-            odd = self._odd_one() if self._ranks.life.nproc > 1 else None
+            from procession.explain.stacks.merge import odd_one
+
+            odd = odd_one(self._last_look.stacks) if self._ranks.life.nproc > 1 else None
+            odd = None if odd is None else odd - self._last_look.first
             rank = odd if odd is not None and odd in stopped else oldest
             if rank in self._working() and not self._just_dies(rank):
                 self._hung(rank, why(rank))
@@ -198,13 +201,6 @@ class Hangs:
         if record.pid is None or not is_dying(record.pid):
             return False
         return now - self._dying.setdefault((rank, record.started_at), now) < DEATH_NS
-
-    def _odd_one(self) -> int | None:
-        from procession.explain.stacks.merge import odd_one
-
-        stacks = self._last_look.stacks
-        odd = odd_one(stacks)
-        return None if odd is None else odd - self._last_look.first
 
     def _hung(self, rank: int, why: str) -> None:
         self.why[rank] = why

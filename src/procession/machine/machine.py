@@ -159,8 +159,10 @@ class Machine:
 
     def stop(self, request: StopRequest, stacks: float = 0.0) -> None:
         """End the ranks. stacks: see `agent.run.Run.stop`."""
-        if self.link.deaf:
-            self._end_agent()
+        if self.link.deaf:  # it has no ranks
+            self.link.leave()
+            self.link.server.kill()
+            self._orphan()
         if self._orphans is not None:
             self.handle(StopWanted(request.kill))
             return
@@ -322,7 +324,9 @@ class Machine:
             self._orphans = None
         try:
             if link.lost:
-                self._get_another_agent()
+                lost = link.server
+                link.renew(self._jobs.lease())
+                pool.discard(lost)
             terms = terms_of(self._spec, self.life, warm=self._jobs.warm)
             link.send("rules", terms, fds=(self.resources.board.fd,))
             self._jobs.begin(link.server, attempt)
@@ -336,12 +340,6 @@ class Machine:
         self._starts.all()
         link.flush()
 
-    def _get_another_agent(self) -> None:
-        """Go on with another agent than the one that is lost. Raises OSError."""
-        lost = self.link.server
-        self.link.renew(self._jobs.lease())
-        pool.discard(lost)
-
     def _start_is_late(self) -> None:
         if self.life.phase is Phase.STARTING:
             self.link.end_if_late(self._spec.hang.start)
@@ -350,12 +348,6 @@ class Machine:
         self.link.ask("hung", rank, at, self.last_look.fresh)
 
     # -- without the agent
-
-    def _end_agent(self) -> None:
-        """Kill an agent that hears nothing, and has no ranks."""
-        self.link.leave()
-        self.link.server.kill()
-        self._orphan()
 
     def _orphan(self) -> Orphans:
         self._orphans = Orphans(self.ranks, self.link.server, self.handle)
