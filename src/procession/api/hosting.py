@@ -29,14 +29,10 @@ class Launchers:
     name = "rendezvous"
 
     def __init__(self, terms: Terms, node: NodeProcess) -> None:
-        self._terms = terms
+        # How many may be there: those of a job, and others that wait for a place.
+        self.slots = terms.most + (SPARES if terms.number is None else 0)
         self._node = node
         self._thread: threading.Thread | None = None
-
-    @property
-    def slots(self) -> int:
-        """How many launchers may be there: those of a job, and others that wait for a place."""
-        return self._terms.most + (SPARES if self._terms.number is None else 0)
 
     def check(self) -> None:
         """Find nothing: there is nothing to look at before launchers come."""

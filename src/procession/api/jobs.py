@@ -47,12 +47,11 @@ def make_job(
     given: dict[str, Any] = {"args": args, "kwargs": kwargs, "env": env}
     common = {name: value for name, value in given.items() if not is_by_rank(value)}
     spec = make_spec(program, nproc=nproc, **common, **policies)
-    if spec.shared is not None:
-        raise SpecError("shared is for the ranks of one machine; it does not go with an engine yet")
-    if spec.pass_fds:
-        raise SpecError("pass_fds is for the ranks of one machine; it does not go with an engine")
-    if spec.warm is not None:
-        raise SpecError("warm is for the ranks of one machine; it does not go with an engine")
+    for name in ("shared", "pass_fds", "warm"):
+        if getattr(spec, name) not in (None, ()):
+            raise SpecError(
+                f"{name} is for the ranks of one machine; it does not go with an engine"
+            )
     share = Share(spec, devices=devices or "")
     if isinstance(engine, str):
         found = choose(engine, share, nnodes)
