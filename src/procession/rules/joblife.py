@@ -401,14 +401,9 @@ class JobLife(Record):
         if kind is DeadlineKind.LAST_CALL and self.phase is JobPhase.GATHERING:
             self.called = True
             return self._gather()
-        if (
-            kind is DeadlineKind.GATHER
-            and self.phase is JobPhase.GATHERING
-            and self.called is False
-        ):
-            return []  # the last call comes: enough are there
         if kind is DeadlineKind.GATHER and self.phase in (JobPhase.GATHERING, JobPhase.MEETING):
-            return self._too_few()
+            enough = self.phase is JobPhase.GATHERING and self.called is False
+            return [] if enough else self._too_few()  # the last call comes
         if kind is DeadlineKind.BACKOFF and self.phase is JobPhase.BACKOFF:
             self.attempt += 1
             self.ready = set()
