@@ -17,7 +17,7 @@ from procession.cli.say import LOST
 from procession.driver.plugins import CHOICE
 from procession.engines.addresses import ADDRESS
 from procession.engines.contract import DRIVER, JOB
-from procession.group.handle import CONTROL
+from procession.group.group import CONTROL
 from procession.output import rundir
 from procession.values.environment import ALONE, rank_environment
 from procession.values.errors import HUNG_CODE

@@ -458,6 +458,6 @@ def test_a_value_that_is_too_large_to_be_sent():
 def test_a_driver_that_was_stopped_is_named_as_a_cause(tmp_path):
     job, _ = start(hold, LocalEngine(2), args=(str(tmp_path),), lease=1)
     pids = all_hold(tmp_path, 4)
-    job.driver._loop.request(lambda: gone(pids))  # nodes end their ranks, as it says nothing
+    job.driver.loop.request(lambda: gone(pids))  # nodes end their ranks, as it says nothing
     with pytest.raises(GroupFailed, match="this process itself was stopped, or got no processor"):
         job.wait(30)

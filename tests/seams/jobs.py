@@ -11,7 +11,7 @@ __getattr__ = lazily(
         "procession.engines.invitation": "take_invitation",
         "procession.api.jobs": "make_job",
         "procession.rules.jobwords": (
-            "Arm Deadline DeadlineKind Decided Drop End Happened JobPhase Launch Leaves Meet Met "
+            "Arm Deadline DeadlineKind Decided Drop Happened JobPhase Launch Leaves Meet Met "
             "Slot SlotEvent Stop StopWanted"
         ),
         "procession.rules.joblife": "IllegalEvent JobLife",

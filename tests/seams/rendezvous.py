@@ -5,7 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.api.together": "read_terms",
-        "procession.api.hosting": "Roll",
+        "procession.driver.reception": "Reception",
         "procession.engines.rendezvous.hosting": "is_own open_door",
         "procession.engines.rendezvous.member": "make_node_process take_part why_none",
         "procession.engines.rendezvous.munge": "Munge",

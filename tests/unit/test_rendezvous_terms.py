@@ -7,7 +7,7 @@ import pytest
 
 from seams.jobs import EngineError
 from seams.rendezvous import (
-    Roll,
+    Reception,
     Terms,
     Trust,
     find_trust,
@@ -129,8 +129,12 @@ def test_munge_that_fails_on_one_machine_is_told_of(tmp_path, monkeypatch):
     assert "no secret is set: " in note
 
 
+def reception_of(terms, missing):
+    return Reception(None, None, terms, missing, None)
+
+
 def test_who_has_not_come_is_named():
-    roll = Roll(TERMS.__replace__(together=("n0", "n1")))
+    roll = reception_of(TERMS, {0: "n0", 1: "n1"})
     roll.object_to({"slot": 0, "host": "n0", "nproc": 2, "least": 2, "most": 2})
     assert roll.absent() == (
         "nothing came from n1: is procession installed there? If so, its own lines say why it did "
@@ -171,7 +175,7 @@ def test_a_port_that_is_taken_is_passed_over_where_there_are_others():
 
 
 def test_who_cannot_be_taken():
-    objection = Roll(TERMS).object_to
+    objection = reception_of(TERMS, {}).object_to
     greeting = {"slot": -1, "host": "h1", "nproc": 2, "least": 2, "most": 2, "order": ["h1", 5]}
     assert objection(greeting) == ""
     assert objection({**greeting, "nproc": 3}) == ""

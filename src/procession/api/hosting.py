@@ -19,10 +19,6 @@ from procession.prepare.work import Share, divide
 from procession.values.errors import GroupEnd
 from procession.values.spec import Spec
 
-NOT_AGAIN = "does not start a launcher again that was lost"
-MOST_RANKS = 1 << 16  # of a machine
-SHOWN = 8  # machines that are named
-
 
 class Launchers:
     """The engine of a driver whose nodes come by themselves: it runs this machine's node process.
@@ -33,14 +29,10 @@ class Launchers:
     name = "rendezvous"
 
     def __init__(self, terms: Terms, node: NodeProcess) -> None:
-        self._terms = terms
+        # How many may be there: those of a job, and others that wait for a place.
+        self.slots = terms.most + (SPARES if terms.number is None else 0)
         self._node = node
         self._thread: threading.Thread | None = None
-
-    @property
-    def slots(self) -> int:
-        """How many launchers may be there: those of a job, and others that wait for a place."""
-        return self._terms.most + (SPARES if self._terms.number is None else 0)
 
     def check(self) -> None:
         """Find nothing: there is nothing to look at before launchers come."""
@@ -63,40 +55,6 @@ class Launchers:
             self._thread.join()
 
 
-class Roll:
-    """Which of the launchers have come that one command has started."""
-
-    def __init__(self, terms: Terms) -> None:
-        self._missing = dict(enumerate(terms.together))
-        self._terms = terms
-
-    def object_to(self, greeting: Any) -> str:
-        """Take note of a launcher that comes; gives why it cannot be taken, "" if it can."""
-        self._missing.pop(greeting["slot"], None)
-        nproc, *asked = (int(greeting[name]) for name in ("nproc", "least", "most"))
-        who, here, terms = str(greeting["host"]), self._terms.at, self._terms
-        if asked != [terms.least, terms.most]:
-            return (
-                f"{who} was started with --nnodes {_count(*asked)}, and {here} with "
-                f"{_count(terms.least, terms.most)}: write the same on all machines"
-            )
-        if not 0 < nproc <= MOST_RANKS:
-            return f"{who} cannot have {nproc} ranks"
-        if (terms.number is None) != ("order" in greeting):
-            return f"{who} and {here} have different --rdzv-backend: write the same on all"
-        return ""
-
-    def absent(self) -> str:
-        """Say who has not come, "" where that is not known."""
-        names = [name or f"launcher {n}" for n, name in self._missing.items()]
-        more = ", ..." if len(names) > SHOWN else ""
-        if not names:
-            return ""
-        who = f"{', '.join(names[:SHOWN])}{more}"
-        why = "is procession installed there? If so, its own lines say why it did not join"
-        return f"nothing came from {who}: {why} [P211]"
-
-
 def make_hosted_job(
     spec: Spec,
     terms: Terms,
@@ -115,23 +73,9 @@ def make_hosted_job(
     last_words: what all launchers are told at the end. elects, inherits: see `Reception`.
     options: of `group_on`.
     """
-    roll = Roll(terms)
     work = divide(Share(_with_losses(spec)), terms.most)
-    reception = Reception(
-        door=door,
-        key=trust.key,
-        least=terms.least,
-        gather=terms.join,
-        last_call=terms.last_call,
-        farewell=terms.close,
-        objection=roll.object_to,
-        last_words=last_words,
-        elects=elects,
-        inherits=inherits,
-        first=trust.first,
-        sealed=f"{terms.starter} {NOT_AGAIN}" if terms.starter else "",
-        absent=roll.absent,
-    )
+    missing = dict(enumerate(terms.together))
+    reception = Reception(door, trust, terms, missing, last_words, elects, inherits)
     return group_on(work, Launchers(terms, node), lease=terms.lease, reception=reception, **options)
 
 
@@ -150,7 +94,3 @@ def _with_losses(spec: Spec) -> Spec:
     if restart.node_losses:
         return spec
     return spec.__replace__(restart=restart.__replace__(node_losses=restart.max))
-
-
-def _count(least: int, most: int) -> str:
-    return str(most) if least == most else f"{least}:{most}"

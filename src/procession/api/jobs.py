@@ -47,12 +47,11 @@ def make_job(
     given: dict[str, Any] = {"args": args, "kwargs": kwargs, "env": env}
     common = {name: value for name, value in given.items() if not is_by_rank(value)}
     spec = make_spec(program, nproc=nproc, **common, **policies)
-    if spec.shared is not None:
-        raise SpecError("shared is for the ranks of one machine; it does not go with an engine yet")
-    if spec.pass_fds:
-        raise SpecError("pass_fds is for the ranks of one machine; it does not go with an engine")
-    if spec.warm is not None:
-        raise SpecError("warm is for the ranks of one machine; it does not go with an engine")
+    for name in ("shared", "pass_fds", "warm"):
+        if getattr(spec, name) not in (None, ()):
+            raise SpecError(
+                f"{name} is for the ranks of one machine; it does not go with an engine"
+            )
     share = Share(spec, devices=devices or "")
     if isinstance(engine, str):
         found = choose(engine, share, nnodes)
@@ -64,17 +63,22 @@ def make_job(
         of_a_node = ("logs", "placement")  # they are checked for the ranks of one machine
         others = {name: value for name, value in policies.items() if name not in of_a_node}
         whole = make_spec(program, nproc=nproc * nodes, **given, **others)
-    if type(lease) not in (int, float) or not 1 <= lease < 1e6:
-        raise SpecError(f"lease must be seconds, 1 or more, not {lease!r}")
     return group_on(
         divide(share, nodes, whole),
         chosen,
-        lease=lease,
+        lease=checked_lease(lease),
         on_failure=on_failure,
         on_event=on_event,
         control=control,
         link_encryption=link_encryption,
     )
+
+
+def checked_lease(lease: float) -> float:
+    """Give the lease as it is. Raises SpecError if it is none."""
+    if type(lease) not in (int, float) or not 1 <= lease < 1e6:
+        raise SpecError(f"lease must be seconds, 1 or more, not {lease!r}")
+    return lease
 
 
 def group_on(
@@ -92,10 +96,7 @@ def group_on(
 
     Raises SpecError and EngineError.
     """
-    try:
-        check(link_encryption)
-    except ValueError as e:
-        raise SpecError(f"link encryption {e} [P215]") from None
+    check(link_encryption)
     try:
         check_python()  # of which node processes are started
     except OSError as e:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from procession.api.hosting import make_hosted_job, share_of
+from procession.api.jobs import checked_lease
 from procession.driver.driver import MARGIN
 from procession.engines.contract import EngineError
 from procession.engines.nodeprocess import NodeProcess
@@ -56,13 +57,8 @@ def run_together(
     """Take part in the job to its end; see `procession.run`. Gives the values of this machine."""
     terms = read_terms(rendezvous, nnodes)
     if lease is not None:
-        if type(lease) not in (int, float) or not 1 <= lease < 1e6:
-            raise SpecError(f"lease must be seconds, 1 or more, not {lease!r}")
-        terms = terms.__replace__(lease=lease)
-    try:
-        check(link_encryption or "auto")
-    except ValueError as e:
-        raise SpecError(f"link encryption {e} [P215]") from None
+        terms = terms.__replace__(lease=checked_lease(lease))
+    check(link_encryption or "auto")
     spec = make_spec(program, **given)
     if spec.shared is not None or spec.warm is not None:
         raise SpecError("shared and warm are for the ranks of one machine")
@@ -75,9 +71,6 @@ def run_together(
         _warn(trust.note)
     own, door = share_of(spec, terms), open_door(terms)
     job: Group
-
-    def last_words(end: GroupEnd | None) -> dict[str, Any]:
-        return _last_words(job.state, end, job.who_stopped) if end is not None else {}
 
     if door is None:
         waiting = Waiting(terms, _warn, may_host=True)
@@ -93,7 +86,7 @@ def run_together(
         door,
         trust,
         node=node,
-        last_words=last_words,
+        last_words=lambda end: _last_words(job, end),
         link_encryption=link_encryption or "auto",
         on_failure=spec.on_failure,
         on_event=on_event,
@@ -105,7 +98,7 @@ def run_together(
             job.wait(timeout)
     except StillRuns:
         raise TimeoutError(_too_long(own, timeout)) from None
-    return _outcome(node, own, last_words(job.end))
+    return _outcome(node, own, _last_words(job, job.end) if job.end is not None else {})
 
 
 def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) -> Terms:
@@ -159,13 +152,13 @@ def _join(
     return _outcome(node, own, node.last_words)
 
 
-def _last_words(state: Phase, end: GroupEnd, stopper: str) -> dict[str, Any]:
-    """Give what the programs on other machines are told. stopper: who had it stopped, or ""."""
+def _last_words(job: Group, end: GroupEnd) -> dict[str, Any]:
+    """Give what the programs on other machines are told."""
     if end.failures:
         return {"said": "it failed", "code": 1, "end": plain_group(end)}
-    if state is Phase.STOPPED:
+    if job.state is Phase.STOPPED:
         # It may also have been the program here that hosts it, by a timeout of its own.
-        by = stopper or "the program that hosts the rendezvous"
+        by = job.who_stopped or "the program that hosts the rendezvous"
         said = {"stopped": plain_group(end), "stopper": by}
         return {"said": f"it was stopped by {by}", "code": 1, **said}
     return {"said": "", "code": 0}

@@ -17,8 +17,7 @@ from procession.cli.signals import RunSignals
 from procession.engines.contract import EngineError
 from procession.engines.registry import choose
 from procession.engines.slurm.allocation import is_in_job
-from procession.group.group import Group
-from procession.group.handle import CONTROL
+from procession.group.group import CONTROL, Group
 from procession.prepare.work import Share, divide
 from procession.values.errors import SpecError
 

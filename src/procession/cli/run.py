@@ -11,8 +11,8 @@ from functools import partial
 from procession.cli.request import OnEvent, Request
 from procession.cli.say import LOST, refuse, say_line, say_note
 from procession.cli.signals import RunSignals, suspended, woken_by_signals
-from procession.group.group import Group, local_group
-from procession.group.handle import CONTROL
+from procession.group.group import CONTROL, Group
+from procession.group.making import local_group
 from procession.prepare.placing import THREADS, Placed
 from procession.rules.tables import Phase
 from procession.values.errors import GroupFailed, SpecError
@@ -120,11 +120,10 @@ def conduct(run: Group, signals: RunSignals, watching: AbstractContextManager[ob
     """
     run.driver.drain_patiently()
     run.driver.on_signal(signals.node_got)
-    run.conclude_later()
     code = 1
     try:
         with watching, woken_by_signals(run), signals.taken():
-            run.drive()
+            run.drive(concludes=False)
         code = _say_end(run, signals.received) or (LOST if run.losses else 0)
     finally:
         run.conclude(code)

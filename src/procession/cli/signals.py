@@ -72,7 +72,7 @@ def woken_by_signals(run: Group) -> Generator[None]:
         yield  # no descriptor is left: the loop is woken by almost all signals anyway
         return
     before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    run.driver.watch(read_end, lambda: os.read(read_end, 4096))
+    run.driver.loop.watch(read_end, lambda: os.read(read_end, 4096))
     try:
         yield
     finally:

@@ -31,7 +31,7 @@ from procession.engines.rendezvous.secret import Trust, find_trust
 from procession.engines.rendezvous.succession import Succession
 from procession.engines.rendezvous.terms import Terms
 from procession.explain.summary import summary
-from procession.group.handle import CONTROL
+from procession.group.group import CONTROL
 from procession.output.wiring import Output
 from procession.values.base import Value
 from procession.values.errors import GroupEnd, SpecError

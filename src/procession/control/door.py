@@ -17,8 +17,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.driver.driver import Driver
+    from procession.driver.job import JobDriver
+    from procession.driver.local import LocalDriver
     from procession.output.wiring import Display
+
+    AnyDriver = LocalDriver | JobDriver
 
 BACKLOG = 64
 
@@ -103,7 +106,7 @@ class Shared:
     display: of the run.
     """
 
-    def __init__(self, driver: Driver, display: Display) -> None:
+    def __init__(self, driver: AnyDriver, display: Display) -> None:
         self.ending: dict[str, Any] | None = None
         self.stopped_by = 0
         self.stopper = ""

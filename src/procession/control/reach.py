@@ -12,9 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.control.door import Door
+    from procession.control.door import AnyDriver, Door
     from procession.control.reachable import Reachable
-    from procession.driver.driver import Driver
     from procession.output.wiring import Display
 
 CLIENTS = 32  # at a time
@@ -28,7 +27,7 @@ class Reach(Shared):
     name: by which the run is found, "" if it cannot be. visited: whether anybody has ever looked.
     """
 
-    def __init__(self, run: Reachable, driver: Driver, display: Display, run_id: str) -> None:
+    def __init__(self, run: Reachable, driver: AnyDriver, display: Display, run_id: str) -> None:
         super().__init__(driver, display)
         self.visited = False
         self._run = run
@@ -37,12 +36,12 @@ class Reach(Shared):
         self.name = self._door.name if self._door is not None else ""
         if self._door is not None:
             display.tap()
-            driver.watch(self._door.fileno(), self._knocked)
+            driver.loop.watch(self._door.fileno(), self._knocked)
 
     def _knocked(self) -> None:
         assert self._door is not None
         if not self._welcome(self._door):  # no descriptor is left: the run goes on
-            self.driver.unwatch(self._door.fileno())
+            self.driver.loop.forget(self._door.fileno())
             self._door.hide()
 
     def _welcome(self, door: Door) -> bool:

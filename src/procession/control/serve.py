@@ -92,7 +92,7 @@ class Visit:
     # -- requests
 
     def look(self) -> Any:
-        """Give what is known of the run; see `group.looking.look_at`."""
+        """Give what is known of the run; see `Group.look`."""
         return self._run.look()
 
     def log(self, lines: int | None = None, follow: bool | None = None) -> None:
@@ -109,7 +109,7 @@ class Visit:
             self._say(event="log_end")
 
     def stop(self, signal: int | None = None, grace: float | None = None) -> str:
-        """End the run; see `Handle.stop`."""
+        """End the run; see `Group.stop`."""
         self._run.stop(signal=signal, grace=grace, wait=False)
         number = self._shared.driver.stop_signal if signal is None else signal
         self._shared.note_stop(number, self._who)

@@ -12,7 +12,8 @@ there are, and how they are reached, is what kinds of drivers differ in.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
 from procession.driver.journal import Journal
 from procession.rules.tables import Phase
@@ -20,9 +21,6 @@ from procession.system.eventloop import EventLoop
 from procession.system.threads import Latch
 from procession.values.errors import GroupEnd
 from procession.values.events import Event
-from procession.values.exit import Exit
-from procession.values.policy import StopRequest
-from procession.values.program import Program
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -30,9 +28,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.driver.recovery import Done, Recovery
-    from procession.output.wiring import Files
-    from procession.prepare.results import Body
+    from procession.output.wiring import Display, Files
 
+DRAIN_SECONDS = 2.0  # for output that may explain a failure, or whose reader takes nothing
+EVENTS_OF_A_LIFE = 10  # of one rank, that are kept
 MARGIN = 15.0  # seconds beyond all deadlines of a run, for the launcher's own work
 
 
@@ -46,17 +45,21 @@ class Driver:
 
     distant = False  # whether ranks must be asked how they are, which takes time
 
-    def __init__(self, spec: Spec, directory: Files | None, on_failure: Any, keep: int) -> None:
-        """directory: where events are written down. keep: how many events are kept."""
+    def __init__(self, spec: Spec, directory: Files | None, on_failure: Any) -> None:
+        """directory: where events are written down."""
         self._spec = spec
         self.end: GroupEnd | None = None
         self.started = Latch()
         self.crashed = False
-        self.journal = Journal(directory, keep)
-        loop = self._loop = EventLoop()
+        self.journal = Journal(directory, EVENTS_OF_A_LIFE * spec.nproc)
+        loop = self.loop = EventLoop()
         self.running_since = 0
         self._directory = directory
         self._on_failure = on_failure
+        # For so long its reader may take nothing of the output that is still to be shown; None: for
+        # ever. The wait for it ends when a stop is asked for.
+        self._stall_seconds: float | None = DRAIN_SECONDS
+        self._hurry = False
         self._recovery: Recovery | None = None
         self.journal.on_fault(loop.fail)
 
@@ -67,7 +70,7 @@ class Driver:
             from procession.driver.recovery import Recovery
 
             rules, reads = self._spec.restart, self._directory is not None
-            around = self._on_failure, self._loop, self.journal
+            around = self._on_failure, self.loop, self.journal
             self._recovery = Recovery(rules, *around, reads=reads)
         return self._recovery
 
@@ -95,7 +98,7 @@ class Driver:
             self.begin()
             while not self.phase.final:
                 self.journal.publish()
-                self._loop.turn()
+                self.loop.turn()
             self.end = self.conclude()
         except BaseException:
             self.crashed = True
@@ -112,32 +115,12 @@ class Driver:
 
     def close(self) -> None:
         """Give everything back, also what is left of the group."""
-        self._loop.close()
+        self.loop.close()
         self.started.set()
         self.journal.end()
         self.journal.let_threads_go()
 
-    def watch(self, fd: int, call: Callable[[], object]) -> None:
-        """Have the loop call `call` when `fd` can be read; in the loop's thread, as `unwatch`."""
-        self._loop.watch(fd, call)
-
-    def unwatch(self, fd: int) -> None:
-        """Let the loop forget `fd`."""
-        self._loop.forget(fd)
-
-    # -- what is wanted, from any thread; each returns at once
-
-    def request_stop(self, request: StopRequest) -> None:
-        """Ask for the end of the group."""
-
-    def request_signal(self, rank: int | None, number: int, only_caught: bool = False) -> None:
-        """Ask for a signal to one rank's process, None for all. only_caught: if it handles it."""
-
-    def request_suspension(self) -> None:
-        """Ask that ranks and this whole process stop until SIGCONT; also from a signal handler.
-
-        For a driver in the main thread. No deadline passes meanwhile.
-        """
+    # -- what is wanted and known, from any thread; see both kinds of drivers for the rest
 
     def request_impatience(self) -> None:
         """Ask that a group that has failed, or fails, is ended at once."""
@@ -149,7 +132,7 @@ class Driver:
         When the group is over, in this thread.
         """
         add = self.journal.hear if inside else self.journal.subscribe
-        self._loop.request(lambda: add(call), certain=True)
+        self.loop.request(lambda: add(call), certain=True)
 
     def on_signal(self, call: Callable[[int, str, bool], None]) -> None:
         """Have `call` called with signals that come to processes of ours on other machines.
@@ -159,6 +142,33 @@ class Driver:
 
     def drain_patiently(self) -> None:
         """Show all output at the end, however slowly it is read. To be called before `run`."""
+        self._stall_seconds = None
+
+    def _drain(self, display: Display) -> list[str]:
+        """Show what is still to be shown; gives a note if the time or a stop cut it off."""
+        seconds = DRAIN_SECONDS if self._hurry else 0.0
+
+        def drained() -> None:
+            nonlocal seconds
+            seconds, self._hurry = DRAIN_SECONDS, True
+
+        def look(before: int) -> None:
+            if display.shown == before:
+                self._hurry = True
+            else:
+                await_reader()
+
+        def await_reader() -> None:
+            if self._stall_seconds is not None:
+                self.loop.after("drain", self._stall_seconds, partial(look, display.shown))
+
+        display.finish(lambda: self.loop.request(drained))
+        await_reader()
+        while not self._hurry:
+            self.loop.turn()
+        self.loop.cancel("drain")
+        note = "the console did not take all output in time; the rest was cut off [P407]"
+        return [] if display.drain(seconds) else [note]
 
     # -- what is known, for any thread
 
@@ -173,11 +183,6 @@ class Driver:
         raise NotImplementedError
 
     @property
-    def attempt(self) -> int:
-        """The number of the attempt, from 0."""
-        raise NotImplementedError
-
-    @property
     def stop_signal(self) -> int:
         """By which signal ranks are, or were, asked to end."""
         return int(self._spec.stop.signal)
@@ -186,16 +191,6 @@ class Driver:
     def stopper(self) -> str:
         """Who has had it stopped, in words, where only the driver knows; else ""."""
         return ""
-
-    @property
-    def start_failed(self) -> bool:
-        """Whether the group does not work because a rank could not be started."""
-        raise NotImplementedError
-
-    @property
-    def losses(self) -> list[str]:
-        """What of output and records is lost, and why, one line each."""
-        raise NotImplementedError
 
     @property
     def hosts(self) -> list[str]:
@@ -211,33 +206,6 @@ class Driver:
         """Give what is to hold while a thread waits for the run. done: set when it is over."""
         return contextlib.nullcontext()
 
-    def pids(self) -> dict[int, int]:
-        """Give the process of each rank of this attempt that has or had one."""
-        raise NotImplementedError
-
-    def exit_of(self, rank: int) -> Exit | None:
-        """Give the exit status of a rank, None while it has not exited; see `Group.exit_of`."""
-        raise NotImplementedError
-
-    def look(self) -> dict[str, Any]:
-        """Describe this attempt; see `looking.look_at`. Not in the loop's thread."""
-        raise NotImplementedError
-
-    def stacks(self, timeout: float, *, native: bool) -> list[dict[str, Any]]:
-        """Say where ranks are; see `Group.stacks`. Not in the loop's thread."""
-        raise NotImplementedError
-
     def stacks_of_failure(self) -> list[dict[str, Any]]:
         """Say where ranks were when the group failed, as `stacks` does, where that is known."""
         return []
-
-    def error_of(self, rank: int) -> dict[str, Any] | None:
-        """Give the error report of a rank, as `exception_of` reads it, None if it sent none."""
-        raise NotImplementedError
-
-    def returned(self) -> Iterator[tuple[int, Program, Body]]:
-        """Give rank, program and pickled value of each function that returned.
-
-        Raises ProcessionError if one is lost.
-        """
-        raise NotImplementedError

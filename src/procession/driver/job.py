@@ -21,17 +21,16 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 from procession.agent.boot import own_python
-from procession.driver.deadlines import seconds_of
-from procession.driver.jobstate import JobState
+from procession.driver.jobstate import JobState, interfaces_of
 from procession.driver.known import Known
 from procession.driver.nodeevents import WORKING, NodeEvents
-from procession.driver.orders import interfaces_of, orders
 from procession.driver.questions import Questions
-from procession.driver.reception import Reception, life_of, say_missing
+from procession.driver.reception import Reception
 from procession.driver.roster import Roster
 from procession.engines.addresses import listen, make_room, own_addresses
 from procession.engines.contract import (
@@ -47,21 +46,20 @@ from procession.engines.contract import (
 from procession.engines.enginethread import EngineThread
 from procession.engines.interfaces import say_interfaces, unset
 from procession.engines.invitation import Invitation
-from procession.engines.numbers import numbers_of
+from procession.engines.signalled import orderly_sigterm
 from procession.engines.wire import KEY_BYTES
 from procession.output.rundir import Files
 from procession.output.wiring import Display
 from procession.prepare.work import Work
+from procession.rules.joblife import JobLife
 from procession.rules.jobwords import (
     Action,
-    Arm,
     Deadline,
     DeadlineKind,
     Decide,
     Decided,
     Dismiss,
     Drop,
-    End,
     Happened,
     JobPhase,
     Launch,
@@ -74,16 +72,18 @@ from procession.rules.jobwords import (
 )
 from procession.rules.jobwords import Event as LifeEvent
 from procession.rules.restarting import Decision
+from procession.system.threads import Latch
 from procession.values.errors import GroupEnd, Outcome, SpecError
 from procession.values.policy import StopRequest
 
 LEASE = 5.0  # seconds of silence after which either side takes the other for lost
 FENCE = 2.0  # seconds from the loss of a node to the next attempt
 FAREWELL = 3.0  # seconds for node processes to leave; then the engine kills them
-LAST_WORDS = 2.0  # seconds for the console to take what is left, where nobody is patient
+MARGIN = 5.0  # seconds beyond all deadlines of a group, for its node process's own work
+SETTLE = 0.5  # seconds for further nodes, when one came or went in an elastic job
 LAST_GRACE = 1.0  # seconds for ranks to end, where other machines may soon go on with the job
+SAID_AFTER = (5.0, 25.0, 90.0)  # seconds between two lines that nodes are missing
 BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
-EVENTS_OF_A_LIFE = 10  # of one rank
 
 
 class JobDriver(Known):
@@ -107,24 +107,28 @@ class JobDriver(Known):
         reception: Reception | None = None,
         say: Callable[[str], None],
     ) -> None:
-        super().__init__(work.whole, directory, on_failure, EVENTS_OF_A_LIFE * work.world)
+        super().__init__(work.whole, directory, on_failure)
         self.work = work
         self.engine = engine
-        self.life = life_of(work, engine.slots, reception)
-        self._drain_seconds: float | None = LAST_WORDS
+        self.life = JobLife.of(
+            work.nodes,
+            max(work.nodes, engine.slots),
+            replaces=work.restart.node_losses > 0,
+            least=reception.terms.least if reception is not None else None,
+            open=reception is not None,
+            elects=reception is not None and reception.elects,
+            sealed=reception is not None and bool(reception.sealed),
+        )
         place = directory.path if directory is not None else ""
         self._say = say
-        self.state = JobState(
-            work, self.life, self.journal, engine.name, run_id, place, self._announce
-        )
-        self.state.reception = reception
+        around = self.journal, engine.name, run_id, place, self._announce
+        self.state = JobState(work, self.life, reception, *around)
         self._directory = directory
         self._lease = lease
         self._reception = reception
-        self._key = reception.key if reception is not None else secrets.token_bytes(KEY_BYTES)
+        self._key = reception.trust.key if reception is not None else secrets.token_bytes(KEY_BYTES)
         self._delay = 0.0
         self._stop_how: dict[str, Any] = {}
-        self._cut = False
         if reception is not None and reception.inherits is not None:
             self.state.inherit(reception.inherits)
             self.recovery.count(reception.inherits.restarts)
@@ -139,23 +143,19 @@ class JobDriver(Known):
             self._door = reception.door if reception is not None else listen()
         except BaseException:
             self.display.close()
-            self._loop.close()
+            self.loop.close()
             raise
         self.node_events = NodeEvents(self.state, self._handle, self, follower)
-        self.node_events.reception = reception
-        self._engine = EngineThread(engine, self._loop, self._engine_told)
+        self._engine = EngineThread(engine, self.loop, self._engine_told)
         self._roster = Roster(
-            self._loop,
+            self.loop,
+            self.state,
             self.node_events,
             key=self._key,
             lease=lease,
-            most=self.life.count,
-            beat=self.state.beat,
             encrypted=encrypted,
-            numbers=numbers_of(work.spec) if reception is not None else {},
-            first=reception.first if reception is not None else b"",
         )
-        self.questions = Questions(self._loop, self._roster.tell, self._busy)
+        self.questions = Questions(self.loop, self._roster.tell, self._busy)
         self.node_events.questions = self.questions
 
     # -- from other threads
@@ -165,10 +165,10 @@ class JobDriver(Known):
 
         def take() -> None:
             self._stop_how |= request.changes
-            self._cut = self._cut or request.kill
+            self._hurry |= request.kill or self.life.phase.final
             self._handle(StopWanted(request.kill))
 
-        self._loop.request(take)
+        self.loop.request(take)
 
     def request_signal(self, rank: int | None, number: int, only_caught: bool = False) -> None:
         """Have a rank sent a signal, by its number in the job; None: each of them."""
@@ -182,7 +182,7 @@ class JobDriver(Known):
                 if node in (None, at):
                     self._roster.tell(slot, "signal", fields)
 
-        self._loop.request(take)
+        self.loop.request(take)
 
     def request_suspension(self) -> None:
         """Refuse: clocks on other machines do not stand still. Raises SpecError."""
@@ -192,9 +192,10 @@ class JobDriver(Known):
         """Have `call` called with each signal that a node process got."""
         self.node_events.on_signal = call
 
-    def drain_patiently(self) -> None:
-        """Have all output shown at the end, however slowly it is read."""
-        self._drain_seconds = None
+    def waited_for(self, done: Latch) -> AbstractContextManager[None]:
+        """Have SIGTERM to this program stop the run first."""
+        stop, ended = self.request_stop, done.wait
+        return orderly_sigterm(lambda: stop(StopRequest()), lambda: ended(self.longest()))
 
     @property
     def start_failed(self) -> bool:
@@ -224,8 +225,24 @@ class JobDriver(Known):
         self._roster.watch(self._door)
         known = {JOB: self.state.run_id, DRIVER: os.uname().nodename}
         if self._reception is not None:
-            say_missing(self.life, self._loop, self._announce)
+            self._say_missing()
         self._engine.start(NodeCommand(argv, {**invitation.variables(), **known}))
+
+    def _say_missing(self, after: tuple[float, ...] = SAID_AFTER) -> None:
+        """Say now and then that nodes are missing that are to come by themselves.
+
+        after: seconds until the next line, and those after it; the last of them again and again.
+        """
+
+        def say() -> None:
+            there, needs = self.life.tally[Slot.IDLE], self.life.least
+            if self.life.attempt or self.life.phase is not JobPhase.GATHERING:
+                return
+            if there < needs:
+                self._announce(f"{there} of {needs} machines came; waiting for the others")
+            self._say_missing(after[1:] or after)
+
+        self.loop.after("missing", after[0], say)
 
     def _handle(self, event: LifeEvent) -> None:
         before, missing = (self.life.phase, self.life.attempt), self.life.missing
@@ -268,23 +285,29 @@ class JobDriver(Known):
                 self._roster.drop(slot, "it did not end its ranks in time")
         elif isinstance(action, Decide):
             self._decide()
-        elif isinstance(action, Arm):
-            self._arm(action.deadline)
         else:
-            assert isinstance(action, End)
+            self._arm(action.deadline)
 
     def _arm(self, deadline: Deadline) -> None:
-        fence = self._fence()
-        seconds = seconds_of(
-            deadline.kind,
-            self.work.spec,
-            self._stop_how,
-            self._reception,
-            backoff=fence if self.life.changed else self._delay,
-            fence=fence,
-            running=bool(self.life.attempt),
+        self.loop.after(
+            deadline.kind, self._seconds_of(deadline.kind), lambda: self._handle(deadline)
         )
-        self._loop.after(deadline.kind, seconds, lambda: self._handle(deadline))
+
+    def _seconds_of(self, kind: DeadlineKind) -> float:
+        stop, how, reception = self.work.spec.stop, self._stop_how, self._reception
+        if kind is DeadlineKind.STOP:
+            notice, grace = how.get("notice", stop.notice), how.get("grace", stop.grace)
+            return notice + grace + stop.reap + MARGIN
+        if kind is DeadlineKind.KILL:
+            return stop.reap + MARGIN
+        if kind is DeadlineKind.BACKOFF:
+            return self._fence() if self.life.changed else self._delay
+        if kind is DeadlineKind.GATHER:
+            return reception.terms.join if reception is not None else self.work.spec.hang.start
+        if reception is None:
+            return 0.0
+        late = reception.terms.last_call
+        return max(min(late, SETTLE), self._fence()) if self.life.attempt else late
 
     def _stop(self, action: Stop) -> None:
         fields: dict[str, Any]
@@ -292,7 +315,7 @@ class JobDriver(Known):
         if self.life.isolated:
             fields["grace"] = min(LAST_GRACE, self.work.spec.stop.grace)
         fields["hung"] = self.state.failed_by(Outcome.HUNG)
-        fields |= {"cut": self._cut, **({} if action.failed else self._stop_how)}
+        fields |= {"cut": self._hurry, **({} if action.failed else self._stop_how)}
         for slot in action.slots:
             self._roster.tell(slot, "stop", fields)
 
@@ -304,7 +327,7 @@ class JobDriver(Known):
                 self._roster.tell(slot, "say", {"text": text})
 
     def _was_shown(self, blocks: list[tuple[object, int]]) -> None:
-        self._loop.request(lambda: self._roster.credit(blocks))
+        self.loop.request(lambda: self._roster.credit(blocks))
 
     # -- the engine
 
@@ -332,12 +355,11 @@ class JobDriver(Known):
         state.note_phase()
         # An elastic job goes on with other nodes, without a restart.
         last = self.recovery.none_left and self.life.least == self.life.most
-        specs = self._reception is None
         names = interfaces_of(nodes)
         text = say_interfaces(work.spec, names, unset())
-        if text and specs and not self.life.attempt:
+        if text and self._reception is None and not self.life.attempt:
             self._say(text)
-        for slot, fields, blob in orders(state, action, names, specs=specs, last=last):
+        for slot, fields, blob in state.orders(nodes, names, last=last):
             self._roster.tell(slot, "launch", fields, blob)
         for slot, node in self._roster.nodes.items():
             if slot not in action.slots:
@@ -380,11 +402,7 @@ class JobDriver(Known):
             spare = bool(self.life.places) and self.life.node_of(slot) is None
             self._roster.tell(slot, "bye", {**words, "spare": True} if spare else words)
         self._farewell(doubtful)
-        patience = LAST_WORDS if self._cut else self._drain_seconds
-        if not self.display.drain(patience, stalled=not self._cut):
-            note = "the console did not take all output in time; the rest was cut off [P407]"
-            end = end.__replace__(notes=(*end.notes, note))
-        return end
+        return end.__replace__(notes=(*end.notes, *self._drain(self.display)))
 
     def _farewell(self, doubtful: bool) -> None:
         """Wait for node processes to leave, then have the engine give everything back.
@@ -392,10 +410,10 @@ class JobDriver(Known):
         doubtful: some node processes may be left, so the engine kills first.
         """
         over: list[bool] = []
-        seconds = self._reception.farewell if self._reception is not None else FAREWELL
-        self._loop.after("farewell", seconds, lambda: over.append(True))
+        seconds = self._reception.terms.close if self._reception is not None else FAREWELL
+        self.loop.after("farewell", seconds, lambda: over.append(True))
         while self._roster.nodes and not over:
-            self._loop.turn()
+            self.loop.turn()
         self.state.said += self._engine.finish(kill=doubtful or bool(self._roster.nodes))
 
     def close(self) -> None:

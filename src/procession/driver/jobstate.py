@@ -1,22 +1,28 @@
-"""What the driver of a job knows of it; written as events, and as the end of the job."""
+"""What the driver of a job knows of it; written as orders, events, and the end of the job."""
 
 from __future__ import annotations
 
+import os
+import pickle
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from procession.driver.clocks import Clocks
 from procession.driver.jobend import NodePart, job_end
 from procession.driver.journal import Journal
-from procession.driver.noderecord import NodeRecord
 from procession.driver.reception import Reception
+from procession.engines.interfaces import interface_of
+from procession.engines.link import Link
 from procession.engines.will import Heir, Will
 from procession.explain.ends import none_started
 from procession.explain.facts import facts_of_failure, facts_of_start
 from procession.prepare.work import Work
 from procession.rules.joblife import JobLife
 from procession.rules.jobwords import JobPhase, Slot
+from procession.values.base import Record
+from procession.values.environment import Node
 from procession.values.errors import GroupEnd, Outcome
 from procession.values.events import NO_FACTS
 from procession.values.exit import signal_name
@@ -24,12 +30,37 @@ from procession.values.exit import signal_name
 SHOWN = 8  # hosts that are named in the message that others did not come
 
 
+class NodeRecord(Record):
+    """What is known of a node process.
+
+    order, nproc: where nodes come by themselves, by which they are put in order, and how many ranks
+    each has. heir: how others find it if it takes over. peer: its address, "" on this machine.
+    reached: our own address on its link. interface: that of its link, "" if unknown. owed: bytes of
+    its output shown since its last credit.
+    """
+
+    slot: int
+    link: Link
+    host: str
+    pid: int
+    version: str
+    python: str
+    clocks: Clocks
+    order: tuple[Any, ...] = ()
+    nproc: int = 0
+    heir: Heir | None = None
+    peer: str = ""
+    reached: str = ""
+    interface: str = ""
+    owed: int = 0
+
+
 class JobState:
     """Shared by `Driver` and `NodeEvents`; for the thread of the loop.
 
     engine: its name. place: the directory of the run's files, "" for none. run_id: what the job is
     called. parts: of this attempt, by node. hosts: of slots, also where node processes are gone.
-    heirs: of slots, how a node is found if it takes over. said: what the engine said last.
+    said: what the engine said last.
     encryption: what protects links to node processes, in words. address: where ranks of this
     attempt meet, as node 0 has chosen. active_at: when a rank anywhere wrote last. lost_at: when a
     node was lost last, in seconds, 0 for never. late: not all node processes came in time.
@@ -42,6 +73,7 @@ class JobState:
         self,
         work: Work,
         life: JobLife,
+        reception: Reception | None,
         journal: Journal,
         engine: str,
         run_id: str,
@@ -50,6 +82,7 @@ class JobState:
     ) -> None:
         self.work = work
         self.life = life
+        self.reception = reception
         self.journal = journal
         self.engine = engine
         self.run_id = run_id
@@ -57,14 +90,12 @@ class JobState:
         self.announce = announce
         self.parts: list[NodePart] = []
         self.hosts: dict[int, str] = {}
-        self.heirs: dict[int, Heir] = {}
         self.said: deque[str] = deque(maxlen=10)
         self.encryption: tuple[str, ...] = ()
         self.address: tuple[str, int] = ("", 0)
         self.active_at = time.monotonic_ns()
         self.lost_at = 0.0
         self.late = False
-        self.reception: Reception | None = None
         self.last: GroupEnd | None = None
         self.stopper = ""
 
@@ -72,12 +103,49 @@ class JobState:
         """Note that a node process got a signal that ends the job."""
         self.stopper = self.stopper or f"{signal_name(number)} to the node process on {host}"
 
-    def will(self, slots: Sequence[int]) -> Will | None:
-        """Give what the nodes of an attempt are told, None if they have not said who they are."""
-        heirs = [self.heirs[slot] for slot in slots if slot in self.heirs]
-        if len(heirs) < len(slots):
-            return None
-        return Will(tuple(heirs), self.life.attempt, self.life.regrouped)
+    def orders(
+        self, nodes: Sequence[NodeRecord], interfaces: Sequence[str], *, last: bool
+    ) -> Iterator[tuple[int, Any, bytes]]:
+        """Give what nodes are sent when an attempt begins: slot, fields and blob of each message.
+
+        interfaces: of each node, see `interfaces`. last: whether no other attempt follows, whatever
+        happens; see `nodeprocess`.
+        """
+        work = self.work
+        heirs = [node.heir for node in nodes if node.heir is not None]
+        will = Will(tuple(heirs), self.life.attempt, self.life.regrouped).plain()
+        blobs: dict[int, bytes] = {}
+        specs = self.reception is None  # else they know what they run
+        for node, record in enumerate(nodes):
+            spec = work.of(node)
+            if specs and id(spec) not in blobs:
+                blobs[id(spec)] = pickle.dumps(spec)
+            place = Node(
+                rank=node,
+                count=work.nodes,
+                address=self.address[0],
+                port=self.address[1],
+                role=spec.node.role,
+                run_id=spec.node.run_id or self.run_id,
+                job=self.run_id,
+                attempt=self.life.attempt,
+                restarts=work.restart.max,
+                regrouped=self.life.regrouped,
+                number=work.first(node) if work.sizes else None,
+                world=sum(work.sizes),
+            )
+            fields = {
+                "attempt": self.life.attempt,
+                "node": vars(place),
+                "place": os.path.join(self.place, f"node_{node}") if self.place else "",
+                "devices": work.devices,
+                "gpus": work.gpus,
+                "last": last,
+                "interface": interfaces[node],
+            }
+            if len(heirs) == len(nodes):  # all have said who they are
+                fields["will"] = will
+            yield record.slot, fields, blobs.get(id(spec), b"")
 
     def begin_attempt(self, nodes: Sequence[NodeRecord], *, named: bool) -> None:
         """Begin an attempt with the nodes of these node processes. named: see `NodePart`."""
@@ -180,7 +248,7 @@ class JobState:
         there = [s for s, state in enumerate(self.life.slots) if state in (Slot.IDLE, Slot.BUSY)]
         reception = self.reception
         what = "machines" if reception is not None else "node processes"
-        seconds = reception.gather if reception is not None else self.work.spec.hang.start
+        seconds = reception.terms.join if reception is not None else self.work.spec.hang.start
         refused = self.said and not self.life.attempt
         if not self.late and reception is not None and reception.sealed and not refused:
             return f"{len(there)} of {self.life.least} machines are left: {reception.sealed}"
@@ -194,3 +262,15 @@ class JobState:
         last = f"; {self.engine} said last: {self.said[-1]}" if self.said else ""
         absent = reception.absent() if reception is not None else ""
         return f"{came}{there_of} within {seconds:g} s{f'; {absent}' if absent else last}"
+
+
+def interfaces_of(nodes: Sequence[NodeRecord]) -> list[str]:
+    """Give the interface of each node process's machine; "" for all where they are on one machine.
+
+    A node process on the driver's machine may have come by the loopback interface: its interface is
+    the one by which the others have come.
+    """
+    if len({node.peer for node in nodes}) < 2:
+        return [""] * len(nodes)
+    here = next(interface_of(node.reached) for node in nodes if node.peer)
+    return [node.interface if node.peer else here for node in nodes]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 from procession.driver.driver import MARGIN, Driver
@@ -12,15 +11,12 @@ from procession.driver.jobstate import JobState
 from procession.driver.questions import Questions
 from procession.driver.roster import Roster
 from procession.engines.contract import Engine
-from procession.engines.signalled import orderly_sigterm
 from procession.explain.report import what_happened
 from procession.prepare.work import Work
 from procession.rules.joblife import JobLife
 from procession.rules.tables import Ended, Phase
-from procession.system.threads import Latch
 from procession.values.errors import RankEnd
 from procession.values.exit import Exit
-from procession.values.policy import StopRequest
 from procession.values.program import Program
 from procession.values.spec import Spec
 
@@ -68,11 +64,6 @@ class Known(Driver):
     def longest(self) -> float:
         """Give the seconds in which a group ends once it is stopped, whatever its ranks do."""
         return super().longest() + self.spec.stop.reap + 3 * MARGIN
-
-    def waited_for(self, done: Latch) -> AbstractContextManager[None]:
-        """Have SIGTERM to this program stop the run first."""
-        stop, ended = self.request_stop, done.wait
-        return orderly_sigterm(lambda: stop(StopRequest()), lambda: ended(self.longest()))
 
     def pids(self) -> dict[int, int]:
         """Give the process of each rank, on its own machine."""
@@ -131,7 +122,7 @@ class Known(Driver):
 
 
 def ranks_of(parts: Sequence[NodePart], work: Work) -> list[Look]:
-    """Give the ranks of all nodes, with their numbers in the job; keys as `looking` has them.
+    """Give the ranks of all nodes, with their numbers in the job; keys as `Group.look` has them.
 
     Besides, host: the name of the machine.
     """

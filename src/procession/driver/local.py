@@ -6,10 +6,9 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from procession.agent.client import Agent
-from procession.driver.driver import Driver
+from procession.driver.driver import DRAIN_SECONDS, Driver
 from procession.explain.ends import announced_by
 from procession.explain.facts import facts_of_failure, facts_of_start, load_words
 from procession.machine.machine import Machine
@@ -17,7 +16,7 @@ from procession.prepare.jobs import RankJobs
 from procession.rules import messages
 from procession.rules.messages import StopWanted
 from procession.rules.tables import DeadlineKind, Phase, Worker
-from procession.values.errors import GroupEnd, ProcessionError, RankEnd
+from procession.values.errors import GroupEnd, ProcessionError
 from procession.values.events import NO_FACTS
 from procession.values.exit import Exit
 from procession.values.policy import StopRequest
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-EVENTS_OF_A_LIFE = 10  # of one rank
-DRAIN_SECONDS = 2.0  # for output that may explain a failure, or whose reader takes nothing
 LOAD_SECONDS = 0.05  # many short runs are over by then
 
 
@@ -44,14 +41,10 @@ class LocalDriver(Driver):
     def __init__(self, spec: Spec, jobs: RankJobs, server: Agent) -> None:
         run_dir = jobs.resources.run_dir
         directory = run_dir if run_dir.kept else None
-        super().__init__(spec, directory, spec.on_failure, EVENTS_OF_A_LIFE * spec.nproc)
+        super().__init__(spec, directory, spec.on_failure)
         journal = self.journal
         around = journal.note, journal.publish, journal.disk, journal.handlers
-        machine = self.machine = Machine(spec, jobs, server, self._loop, self, *around)
-        # For so long its reader may take nothing of the output that is still to be shown; None: for
-        # ever. The wait for it ends when a stop is asked for.
-        self._stall_seconds: float | None = DRAIN_SECONDS
-        self._hurry = self._drained = False
+        machine = self.machine = Machine(spec, jobs, server, self.loop, self, *around)
         self._life, self._noted = machine.life, machine.life.phase
         self._between: Phase | None = None  # what follows the end of an attempt, if not the end
         self._restarting = ""  # in words
@@ -80,24 +73,20 @@ class LocalDriver(Driver):
             else:
                 self.machine.stop(request)
 
-        self._loop.request(take)
+        self.loop.request(take)
 
     def request_signal(self, rank: int | None, number: int, only_caught: bool = False) -> None:
         """Ask for a signal to one rank's process, None for all. only_caught: if it handles it."""
         at = time.monotonic_ns()
-        self._loop.request(lambda: self.machine.signal(rank, number, only_caught, at))
+        self.loop.request(lambda: self.machine.signal(rank, number, only_caught, at))
 
     def request_suspension(self) -> None:
         """Ask that ranks and this whole process stop until SIGCONT."""
-        self._loop.request(self.machine.suspend)
+        self.loop.request(self.machine.suspend)
 
     def request_impatience(self) -> None:
         """Ask that a group that has failed, or fails, is ended at once."""
-        self._loop.request(self.machine.end_patience)
-
-    def drain_patiently(self) -> None:
-        """Show all output at the end, however slowly it is read."""
-        self._stall_seconds = None
+        self.loop.request(self.machine.end_patience)
 
     # -- what is known
 
@@ -150,7 +139,7 @@ class LocalDriver(Driver):
         """Say where ranks are."""
         from procession.machine.looking import stacks_of
 
-        return stacks_of(self.machine, self._loop, timeout, native=native)
+        return stacks_of(self.machine, self.loop, timeout, native=native)
 
     def stacks_of_failure(self) -> list[dict[str, Any]]:
         """Say where ranks were when the group failed, as `stacks` does."""
@@ -213,9 +202,9 @@ class LocalDriver(Driver):
 
     def suspended(self) -> None:
         """Stop this process: the ranks have been stopped."""
-        self._loop.hold()
+        self.loop.hold()
         os.kill(os.getpid(), signal.SIGSTOP)
-        self._loop.release()  # it was continued
+        self.loop.release()  # it was continued
 
     def _note_phase(self) -> None:
         phase = self._noted = self.phase
@@ -227,7 +216,8 @@ class LocalDriver(Driver):
         elif phase is Phase.BACKOFF:
             detail = self._restarting
         elif phase is Phase.FAILED:
-            end = self._first_failure()
+            first = self.machine.outcomes.first_failure
+            end = self._with_files(lambda read: first(read=read))
             facts = facts_of_failure(end) if end is not None else NO_FACTS
         self.journal.note(phase.name.lower(), None, self.attempt, detail=detail, facts=facts)
         if phase is Phase.RUNNING:
@@ -247,7 +237,7 @@ class LocalDriver(Driver):
             return
         self._between = Phase.BACKOFF
         self._note_phase()
-        self._loop.after(Phase.BACKOFF, decided.delay, self._begin_again)
+        self.loop.after(Phase.BACKOFF, decided.delay, self._begin_again)
 
     def _begin_again(self) -> None:
         self._between = None
@@ -261,7 +251,7 @@ class LocalDriver(Driver):
     def _goes_no_further(self) -> None:
         """Let the attempt that has ended be the last one."""
         self._between = None
-        self._loop.cancel(Phase.BACKOFF)
+        self.loop.cancel(Phase.BACKOFF)
         self._note_phase()
 
     # -- the end
@@ -276,14 +266,16 @@ class LocalDriver(Driver):
         wait, stacks = LOAD_SECONDS, self._spec.hang.stacks and self._spec.is_python
         if self.machine.life.failures:
             wait, stacks = 0.0, False  # they have been taken by now
-        self._loop.after(load_words, wait, lambda: load_words(stacks))
+        self.loop.after(load_words, wait, lambda: load_words(stacks))
 
     def conclude(self) -> GroupEnd:
         """Show what is left to show, and say how the group ended."""
         self.journal.publish()
-        notes = [*self.notes, *self._notes]
-        if not self._drain():
-            notes.append("the console did not take all output in time; the rest was cut off [P407]")
+        # The group is over: what happens to its agent now is no part of it.
+        self.machine.link.leave()
+        for kind in DeadlineKind:
+            self.loop.cancel(kind)
+        notes = [*self.notes, *self._notes, *self._drain(self.machine.resources.streams)]
         notes += self.machine.notes
         notes += self.journal.settle()
         if self.machine.resources.run_dir.kept:
@@ -302,41 +294,7 @@ class LocalDriver(Driver):
         read = self.journal.on_disk("reading", lambda: found.append(call(True)))
         return found[0] if read else call(False)
 
-    def _first_failure(self) -> RankEnd | None:
-        """Say how the rank ended that failed first. To be used when no rank is there any more."""
-        return self._with_files(lambda read: self.machine.outcomes.first_failure(read=read))
-
     @property
     def losses(self) -> list[str]:
         """What of output and records is lost, and why, one line each."""
         return [*self.machine.losses, *([self.journal.late] if self.journal.late else [])]
-
-    def _drain(self) -> bool:
-        """Show what is still to be shown; False if it was cut off, by the time or by a stop."""
-        streams = self.machine.resources.streams
-        if self._hurry:
-            return streams.drain(DRAIN_SECONDS)
-        # The group is over: what happens to its agent now is no part of it.
-        self.machine.link.leave()
-        for kind in DeadlineKind:
-            self._loop.cancel(kind)
-
-        def drained() -> None:
-            self._drained = True
-
-        def look(before: int) -> None:
-            if streams.shown == before:
-                self._hurry = True
-            else:
-                await_reader()
-
-        def await_reader() -> None:
-            if self._stall_seconds is not None:
-                self._loop.after(look, self._stall_seconds, partial(look, streams.shown))
-
-        streams.finish(lambda: self._loop.request(drained))
-        await_reader()
-        while not (self._drained or self._hurry):
-            self._loop.turn()
-        self._loop.cancel(look)
-        return streams.drain(DRAIN_SECONDS if self._drained else 0.0)

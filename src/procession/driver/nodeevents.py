@@ -9,10 +9,8 @@ from typing import Any
 
 from procession.driver.driver import Driver
 from procession.driver.jobend import NodePart, ended_unasked, of_job
-from procession.driver.jobstate import JobState
-from procession.driver.noderecord import NodeRecord
+from procession.driver.jobstate import JobState, NodeRecord
 from procession.driver.questions import Questions
-from procession.driver.reception import Reception
 from procession.engines.plain import group_end, rank_end
 from procession.engines.tunnel import possible
 from procession.engines.wire import Message
@@ -44,13 +42,12 @@ WORKING = (JobPhase.STARTING, JobPhase.RUNNING)
 class NodeEvents:
     """Takes what node processes send, as a `Roster` tells it. For the thread of the loop.
 
-    handle: takes events of the job's life. questions, reception: to be set; where nodes come by
+    handle: takes events of the job's life. questions: to be set. Where nodes come by
     themselves, nothing that they send is unpickled. on_signal: to be called with each
     signal that a node process got, and which one; without it, SIGTERM stops the job.
     """
 
     questions: Questions
-    reception: Reception | None = None
 
     def __init__(
         self,
@@ -82,15 +79,16 @@ class NodeEvents:
 
     def objection(self, greeting: dict[str, Any]) -> str:
         """Say why a node process that greets so cannot be taken, "" if it can."""
-        return self.reception.objection(greeting) if self.reception is not None else ""
+        return (
+            self._state.reception.object_to(greeting) if self._state.reception is not None else ""
+        )
 
     def joined(self, node: NodeRecord) -> None:
         """Take note that a node process is there."""
         state, encryption = self._state, node.link.encryption
         state.hosts[node.slot] = node.host
         if node.heir is not None:
-            state.heirs[node.slot] = node.heir
-            inherits = self.reception.inherits if self.reception is not None else None
+            inherits = self._state.reception.inherits if self._state.reception is not None else None
             if inherits is not None and node.heir.name in (h.name for h in inherits.world):
                 state.lost_at = max(state.lost_at, time.monotonic() + node.heir.wait)
                 self._life.take_vote(node.slot)
@@ -110,7 +108,7 @@ class NodeEvents:
 
     def is_spare(self, node: NodeRecord) -> None:
         """Tell a node that comes by itself, and is not needed, that it waits."""
-        if self.reception is not None:
+        if self._state.reception is not None:
             work = self._state.work
             said = f"{work.spec.name} has its {work.nodes} machines: this one waits for a place"
             node.link.send("say", {"text": said})
@@ -123,13 +121,13 @@ class NodeEvents:
         """
         self._state.said.append(why)
         self._state.announce(why)
-        another = self.reception is not None and not self.reception.sealed
+        another = self._state.reception is not None and not self._state.reception.sealed
         if not another and self._life.slots[node.slot] is Slot.AWAITED:
             self._handle(Happened(SlotEvent.GONE, node.slot))
 
     def strayed(self, address: str) -> None:
         """Say that somebody came who does not have the key, where it may be one that is missing."""
-        if self.reception is None or self._life.attempt or address in self._strays:
+        if self._state.reception is None or self._life.attempt or address in self._strays:
             return
         if len(self._strays) < SHOWN_STRAYS:
             self._strays.add(address)
@@ -189,14 +187,14 @@ class NodeEvents:
         elif message.kind == "asked":
             self._decide_for_rank(node, part, fields)
         elif message.kind == "value":
-            if self.reception is None and permitted(state.work.spec.program)["pickles"]:
+            if self._state.reception is None and permitted(state.work.spec.program)["pickles"]:
                 part.values[int(fields["rank"])] = message.blob
         elif message.kind == "ended":
             part.end, part.failed = group_end(fields["end"]), None
             part.state = str(fields["state"])
             part.stacks = fields["stacks"]
             part.take_look(fields["looked"])
-            part.errors = fields["told"] if self.reception is None else {}
+            part.errors = fields["told"] if self._state.reception is None else {}
             if not (self._life.stop_wanted or self._life.phase is JobPhase.STOPPING):
                 part.end = ended_unasked(part.end)
             ok = part.state in ("SUCCEEDED", "STOPPED") and not part.end.failures

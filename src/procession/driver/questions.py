@@ -24,6 +24,11 @@ class _Question(Record):
     answers: dict[int, Any]
     done: Latch
 
+    def look(self) -> None:
+        """Let who asked go on, if all have answered that could."""
+        if not self.places:
+            self.done.set()
+
 
 class Questions:
     """Asks node processes. `ask` is for any thread but the loop's, all else for the loop's.
@@ -56,14 +61,11 @@ class Questions:
             self._open[number] = question
             for slot in list(question.places):
                 self._tell(slot, "ask", {"id": number, "about": about, **given})
-            if not question.places:
-                self._close(number)
-                return
-            wait = seconds + MARGIN
-            self._loop.after(("question", number), wait, lambda: self._close(number))
+            question.look()
 
         if self._loop.request(begin):
-            question.done.wait(seconds + 2 * MARGIN)  # the loop may have ended meanwhile
+            question.done.wait(seconds + MARGIN)
+            self._loop.request(lambda: self._open.pop(number, None))
         return dict(question.answers)
 
     def take(self, slot: int, fields: Mapping[str, Any]) -> None:
@@ -72,17 +74,10 @@ class Questions:
         question = self._open.get(number)
         if question is not None and slot in question.places:
             question.answers[question.places.pop(slot)] = fields["value"]
-            if not question.places:
-                self._close(number)
+            question.look()
 
     def gone(self, slot: int) -> None:
         """Take note that a slot will not answer any more."""
-        for number, question in list(self._open.items()):
-            if question.places.pop(slot, None) is not None and not question.places:
-                self._close(number)
-
-    def _close(self, number: int) -> None:
-        self._loop.cancel(("question", number))
-        question = self._open.pop(number, None)
-        if question is not None:
-            question.done.set()
+        for question in self._open.values():
+            question.places.pop(slot, None)
+            question.look()

@@ -13,13 +13,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from procession.driver.clocks import Clocks
+from procession.driver.jobstate import JobState, NodeRecord
 from procession.driver.nodeevents import NodeEvents
-from procession.driver.noderecord import NodeRecord
 from procession.engines.link import Link
+from procession.engines.numbers import numbers_of
 from procession.engines.pump import CREDIT
 from procession.engines.will import read_heir
 from procession.engines.wire import NO_KEY, Message
@@ -34,37 +34,28 @@ STRANGERS = 64  # connections that have not proved it yet
 class Roster:
     """The node processes that are there, by slot. All methods are for the loop's thread.
 
-    key: of all links. first: what is sent first on each, before its own opening. lease: seconds.
-    most: how many there can be. beat: gives further fields for heartbeats. encrypted: whether links
-    must be; node processes that cannot encrypt are refused. numbers: those of the job, for
-    launchers that have some of their own; see `engines.numbers`.
+    key: of all links. lease: seconds. encrypted: whether links must be; node processes that cannot
+    encrypt are refused.
     """
 
     def __init__(
         self,
         loop: EventLoop,
+        state: JobState,
         listener: NodeEvents,
         *,
         key: bytes,
         lease: float,
-        most: int,
-        beat: Callable[[], dict[str, Any]],
-        encrypted: bool = False,
-        first: bytes = b"",
-        numbers: Mapping[str, Any],
+        encrypted: bool,
     ) -> None:
         self.nodes: dict[int, NodeRecord] = {}
         self._loop = loop
+        self._state = state
         self._listener = listener
         self._key = key
         self._lease = lease
-        self._most = most
-        self._beat = beat
         self._encrypted = encrypted
-        self._numbers = numbers
-        self._first = first
-        self._strangers: dict[Link, float] = {}
-        self._leaving: dict[Link, float] = {}  # of node processes that were dismissed
+        self._strangers: dict[Link, float] = {}  # and node processes that were dismissed
         self._beat_at = time.monotonic()
         self._stall = (0.0, 0.0)  # the last one of this process: when it was seen, and how long
 
@@ -92,11 +83,11 @@ class Roster:
         node = self.nodes.pop(slot, None)
         if node is not None:
             node.link.send("bye", {"left": True})
-            self._leaving[node.link] = time.monotonic()
+            self._strangers[node.link] = time.monotonic()
             node.link.on_message(lambda _: None)
 
             def gone(_: str) -> None:
-                self._leaving.pop(node.link, None)
+                self._strangers.pop(node.link, None)
 
             node.link.on_lost(gone)
 
@@ -111,7 +102,7 @@ class Roster:
 
     def close(self) -> None:
         """Close all links, without a message."""
-        for link in [*(a.link for a in self.nodes.values()), *self._strangers, *self._leaving]:
+        for link in [*(a.link for a in self.nodes.values()), *self._strangers]:
             link.close()
         self.nodes.clear()
         self._strangers.clear()
@@ -127,7 +118,7 @@ class Roster:
             self._greet(sock)
 
     def _greet(self, sock: socket.socket) -> None:
-        if len(self._strangers) + len(self.nodes) >= STRANGERS + self._most:
+        if len(self._strangers) + len(self.nodes) >= STRANGERS + self._state.life.count:
             next(iter(self._strangers)).lose("others came")
         link: Link
         address, reached = _address(sock), str(sock.getsockname()[0]).removeprefix("::ffff:")
@@ -144,7 +135,9 @@ class Roster:
             if why == NO_KEY:
                 self._listener.strayed(address)
 
-        link = Link(self._loop, sock, self._key, "driver", take, lost, self._first)
+        reception = self._state.reception
+        first = reception.trust.first if reception is not None else b""
+        link = Link(self._loop, sock, self._key, "driver", take, lost, first)
         self._strangers[link] = time.monotonic()
 
     def _join(self, link: Link, message: Message, peer: str, reached: str) -> None:
@@ -183,7 +176,9 @@ class Roster:
         self.nodes[slot] = node
         link.on_message(lambda m: self._take(node, m))
         link.on_lost(lambda why: self._lose(node, why))
-        link.send("welcome", {"lease": self._lease, "numbers": self._numbers})
+        own = self._state.reception is not None  # its launcher has some of its own
+        numbers = numbers_of(self._state.work.spec) if own else {}
+        link.send("welcome", {"lease": self._lease, "numbers": numbers})
         link.send("beat", self._beating())
         self._listener.joined(node)
 
@@ -214,7 +209,7 @@ class Roster:
             self.drop(node.slot, f"what it tells ({message.kind}) cannot be read: {e!r}")
 
     def _beating(self) -> dict[str, Any]:
-        return {"at": time.monotonic_ns(), **self._beat()}
+        return {"at": time.monotonic_ns(), **self._state.beat()}
 
     def _look(self) -> None:
         """Send a heartbeat to every node process, and give up those that are silent too long."""
@@ -235,9 +230,6 @@ class Roster:
         for link, since in list(self._strangers.items()):
             if now - since > GREETING:
                 link.lose("it said nothing")
-        for link, since in list(self._leaving.items()):
-            if now - since > GREETING:
-                link.lose("it did not leave")
         self._loop.after("beat", self._lease / BEATS, self._look)
 
     # -- going

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
+from procession.values.errors import SpecError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
@@ -113,8 +115,8 @@ def _context(key: bytes, side: str) -> ssl.SSLContext:
 
 
 def check(choice: str) -> None:
-    """Look whether links can be encrypted as is asked for. Raises ValueError."""
+    """Look whether links can be encrypted as is asked for. Raises SpecError."""
     if choice not in CHOICES:
-        raise ValueError(f"must be {' or '.join(CHOICES)}, not {choice!r}")
+        raise SpecError(f"link encryption must be {' or '.join(CHOICES)}, not {choice!r} [P215]")
     if choice == "required" and not possible():
-        raise ValueError(f"cannot be {choice}: {NOT_HERE}")
+        raise SpecError(f"link encryption cannot be {choice}: {NOT_HERE} [P215]")

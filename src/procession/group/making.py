@@ -13,10 +13,12 @@ from _contextvars import copy_context  # the module around it is of no use here
 from collections.abc import Callable
 
 from procession.agent.client import Agent
+from procession.driver.local import LocalDriver
+from procession.driver.plugins import chosen, handlers_of
 from procession.explain.ends import start_failed
-from procession.group.group import SHORT, Group, local_group
+from procession.group.group import Group
 from procession.output.wiring import Output
-from procession.prepare.jobs import fork_server
+from procession.prepare.jobs import RankJobs, fork_server
 from procession.prepare.payload import Payload
 from procession.system.signals import Held, plain
 from procession.system.threads import Latch
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
     OnEvent = Callable[[Event], object]
 
+SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
 
 def start_spec(
     spec: Spec,
@@ -37,17 +41,10 @@ def start_spec(
     control: bool | None = None,
 ) -> Group:
     """Start a group that is described by a checked `Spec`; see `start`."""
-    making = _Making(spec, None, on_event, control)
     try:
-        try:
-            group = _made_by(making)
-        except OSError as e:
-            raise SpecError(f"cannot prepare the run: {e} [P305]") from e
-        group.wait_started()
-        return group
-    except BaseException:
-        making.give_up()
-        raise
+        return _made_by(_Making(spec, None, on_event, control), waits=True)
+    except OSError as e:
+        raise SpecError(f"cannot prepare the run: {e} [P305]") from e
 
 
 def begin(
@@ -65,25 +62,28 @@ def begin(
     If a KeyboardInterrupt comes, either it is raised and nothing is left of the group, or the group
     is returned. Raises SpecError, StartFailed, and OSError if its files cannot be made.
     """
-    making = _Making(spec, output, None, control, server)
+    return _made_by(_Making(spec, output, None, control, server))
+
+
+def _made_by(making: _Making, *, waits: bool = False) -> Group:
+    """Give the group, or leave nothing of it. waits: until all ranks have reached their program."""
+    spec = making.spec
+    forks = spec.start_method == "fork" and isinstance(spec.program, Function)
     try:
-        return _made_by(making)
+        if making.server is None and forks:
+            # The ranks are forks of the thread that asks for them.
+            with Held([plain.SIGINT]) as mask:
+                making.server = fork_server(spec, mask)
+        making.start()
+        if making.fault is not None:
+            raise making.fault
+        assert making.group is not None
+        if waits:
+            making.group.wait_started()
+        return making.group
     except BaseException:
         making.give_up()
         raise
-
-
-def _made_by(making: _Making) -> Group:
-    spec = making.spec
-    if making.server is None and spec.start_method == "fork" and isinstance(spec.program, Function):
-        # The ranks are forks of the thread that asks for them.
-        with Held([plain.SIGINT]) as mask:
-            making.server = fork_server(spec, mask)
-    making.start()
-    if making.fault is not None:
-        raise making.fault
-    assert making.group is not None
-    return making.group
 
 
 class _Making:
@@ -192,3 +192,44 @@ class _Making:
         self._made.wait()
         if self.group is not None:
             self.group.kill()
+
+
+def local_group(
+    spec: Spec,
+    output: Output | None = None,
+    server: Agent | None = None,
+    on_event: OnEvent | None = None,
+    control: bool | None = None,
+    payload: Payload | None = None,
+) -> Group:
+    """Make a group on this machine. Raises StartFailed, SpecError and OSError."""
+    # A fork of the caller (start method "fork") is not kept waiting for them.
+    plugins = chosen() if server is None else ()
+    try:
+        jobs = RankJobs(spec, output, payload)
+    except OSError as e:
+        if e.errno not in SHORT:
+            raise  # the request is at fault, not a shortage
+        raise start_failed(spec, e) from e
+    resources = jobs.resources
+    try:
+        server = server or jobs.lease()
+        driver = LocalDriver(spec, jobs, server)
+    except BaseException as e:
+        jobs.close(server, clean=False)
+        if isinstance(e, OSError):
+            raise start_failed(spec, e) from e
+        raise
+    group = Group(driver, resources.streams, resources.run_dir, resources.run_id, control)
+    group.resources, group.environments = resources, resources.environments
+    group.plan, group.placed, group.notes = (
+        jobs.plan,
+        resources.places.placed,
+        resources.places.notes,
+    )
+    for handler in (
+        *([on_event] if on_event is not None else []),
+        *handlers_of(plugins, resources.asked),
+    ):
+        group.tell(handler)
+    return group

@@ -1,4 +1,4 @@
-"""Waiting for the end of a run, in threads and in asyncio, and Ctrl-C meanwhile; its `Result`.
+"""Waiting for the end of a run, in threads and in asyncio, or ending it; its `Result`.
 
 A run gives its caller that when it has ended, or the exception if it failed.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 
 from procession.driver.driver import MARGIN
 from procession.explain.ends import harmless_report
@@ -20,9 +20,11 @@ from procession.values.errors import (
     Outcome,
     ProcessionError,
     RankEnd,
+    SpecError,
     StartFailed,
 )
-from procession.values.policy import StopRequest
+from procession.values.exit import is_signal
+from procession.values.policy import Stop, StopRequest
 from procession.values.program import Program
 from procession.values.spec import Spec
 
@@ -30,10 +32,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.driver.driver import Driver
-    from procession.prepare.results import Body
+    from typing_extensions import Self
 
-    Returned = Iterable[tuple[int, Program, Body]]
+    from procession.control.door import AnyDriver
 
 
 class StillRuns(TimeoutError):
@@ -72,33 +73,13 @@ def failed_by(
     return failed
 
 
-def result_of(end: GroupEnd, state: Phase, returned: Returned) -> Result:
-    """Give the result of a run that ended without a failure.
-
-    returned: rank, program and pickled value of each function that returned. Raises
-    ProcessionError if a value cannot be unpickled in this process.
-    """
-    values: list[Any] = [None] * end.nproc
-    for rank, program, body in returned:
-        from procession.prepare.results import value_of
-
-        try:
-            values[rank] = value_of(program, body)
-        except (Exception, SystemExit) as e:  # of a module that exits
-            raise ProcessionError(
-                f"the value of rank {rank} cannot be unpickled here: {type(e).__name__}: {e}"
-            ) from e
-    ranks = tuple(sorted((*end.finished, *end.ended), key=lambda each: each.rank))
-    return Result(values, state, ranks, end.run_dir)
-
-
 MOST_INTERRUPTS = 100  # by Ctrl-C, while a group is being killed
 
 
 class Waiting:
-    """A run that ends at some time, and its result. The base of `Handle`."""
+    """A run that ends at some time, or is ended, and its result. The base of `Group`."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: AnyDriver) -> None:
         self.driver = driver
         self._thread: threading.Thread | None = None  # that drives the run
         self._owner = os.getpid()
@@ -179,22 +160,12 @@ class Waiting:
     def __await__(self) -> Generator[Any, None, Result]:
         """Wait in asyncio. When the waiting task is cancelled, the run goes on."""
         import asyncio
+        from concurrent.futures import Future
 
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-
-        def tell() -> None:
-            if not future.done():
-                future.set_result(None)
-
-        def from_loop() -> None:
-            try:
-                loop.call_soon_threadsafe(tell)
-            except RuntimeError:
-                pass  # the loop was closed meanwhile
-
-        self.when_over(from_loop)
-        yield from future
+        over = Future[None]()
+        over.set_running_or_notify_cancel()  # it cannot be cancelled
+        self.when_over(lambda: over.set_result(None))
+        yield from asyncio.wrap_future(over)
         self._join()
         return self.result()
 
@@ -235,6 +206,91 @@ class Waiting:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(MARGIN)
 
+    # -- ending it
+
+    def stop(
+        self,
+        signal: int | None = None,
+        grace: float | None = None,
+        wait: bool = True,
+        notice: float | None = None,
+    ) -> None:
+        """End the run: stop signal, grace, SIGKILL. A run that has ended stays as it is.
+
+        signal, grace: instead of those of its `Stop`; grace in seconds. For a run that is being
+        ended already, another signal is sent besides, and a time can only become shorter. wait:
+        return when the run has ended; otherwise at once. notice: seconds before the stop signal
+        in which ranks may end by themselves; see `Stop`. `wait` gives the result.
+        Raises SpecError for a signal that does not exist or a time that is not one.
+        """
+        request = StopRequest(signal=signal, grace=grace, notice=notice)
+        try:
+            Stop(**request.changes).check()
+        except ValueError as e:
+            raise SpecError(str(e)) from None
+        if os.getpid() != self._owner:
+            return  # a fork of the launcher: the run is not its own to end
+        self.driver.request_stop(request)
+        if wait:
+            self.wait_for_end((grace or 0.0) + (notice or 0.0))
+
+    def kill(self, wait: bool = True) -> None:
+        """End the run by SIGKILL, at once. wait: return when it has ended."""
+        if os.getpid() != self._owner:
+            return
+        self.driver.request_stop(StopRequest(kill=True))
+        if wait:
+            self.wait_for_end()
+
+    def wait_for_end(self, more: float = 0.0) -> None:
+        """Wait until a run that is being ended has given back all that it held; raises nothing.
+
+        Its `state` is final before that: its last output may still be on the way. more: seconds
+        beyond the longest that its own limits allow. Returns at once in a thread of the run itself,
+        and in a fork of the launcher.
+        """
+        if os.getpid() == self._owner and not self._is_in_driver:
+            self._wait_for(self._done, self.driver.longest() + more)
+            self._join()
+
+    def send_signal(self, rank: int, signal: int, *, only_caught: bool = False) -> None:
+        """Send a signal to a rank's process. If the rank ends by it, that is a failure of the rank.
+
+        only_caught: only if the process has a handler for it, so that it does not die of it.
+
+        Without effect for a rank that has no process (any more). Raises SpecError for a rank or a
+        signal that does not exist.
+        """
+        if type(rank) is not int or rank not in range(self.spec.nproc):
+            raise SpecError(f"there is no rank {rank!r}")
+        _check_signal(signal)
+        self.driver.request_signal(rank, signal, only_caught)
+
+    def signal_all(self, signal: int, *, only_caught: bool = False) -> None:
+        """Send every rank a signal; see `send_signal`."""
+        _check_signal(signal)
+        self.driver.request_signal(None, signal, only_caught)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        try:
+            self.stop()
+        except KeyboardInterrupt:
+            if os.getpid() == self._owner:
+                self._stop_on_interrupt(kill=True)
+            if kind is not KeyboardInterrupt:
+                raise  # else the first interrupt is raised, and shows one traceback
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self.stop)
+
     # -- the result
 
     def result(self) -> Result:
@@ -258,4 +314,20 @@ class Waiting:
     def _result_of(self, end: GroupEnd) -> Result | GroupFailed:
         if end.failures:
             return failed_by(end, self.spec.program, self.driver.error_of)
-        return result_of(end, self.state, self.driver.returned())
+        values: list[Any] = [None] * end.nproc
+        for rank, program, body in self.driver.returned():
+            from procession.prepare.results import value_of
+
+            try:
+                values[rank] = value_of(program, body)
+            except (Exception, SystemExit) as e:  # of a module that exits
+                raise ProcessionError(
+                    f"the value of rank {rank} cannot be unpickled here: {type(e).__name__}: {e}"
+                ) from e
+        ranks = tuple(sorted((*end.finished, *end.ended), key=lambda each: each.rank))
+        return Result(values, self.state, ranks, end.run_dir)
+
+
+def _check_signal(signal: int) -> None:
+    if not is_signal(signal):
+        raise SpecError(f"there is no signal {signal!r}")

@@ -23,12 +23,9 @@ from collections.abc import Callable, Collection
 
 from procession.machine.lastlook import LastLook
 from procession.machine.ranks import Ranks
-from procession.prepare.resources import Beat, Resources
-from procession.rules.lifecycle import Lifecycle
+from procession.prepare.resources import Beat
 from procession.rules.tables import Phase, Worker
-from procession.system.eventloop import EventLoop
 from procession.system.processes import is_dying
-from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,21 +48,9 @@ class Hangs:
     why: why a rank was taken for hung, in words, by rank.
     """
 
-    def __init__(
-        self,
-        spec: Spec,
-        life: Lifecycle,
-        loop: EventLoop,
-        ranks: Ranks,
-        resources: Resources,
-        last_look: LastLook,
-        hung: Callable[[int, int], None],
-    ) -> None:
-        self._hang = spec.hang
-        self._life = life
-        self._loop = loop
+    def __init__(self, ranks: Ranks, last_look: LastLook, hung: Callable[[int, int], None]) -> None:
+        self._hang = ranks.spec.hang
         self._ranks = ranks
-        self._resources = resources
         self._last_look = last_look
         self._tell = hung
         self.why: dict[int, str] = {}
@@ -93,28 +78,28 @@ class Hangs:
         if self._hang.silence is not None:
             from procession.output.activity import Activity
 
-            self._activity = Activity(self._resources.streams)
+            self._activity = Activity(self._ranks.resources.streams)
             limits.append(self._look_every(self._hang.silence))
         self._looking = False
         self._dying.clear()
         if limits:
-            self._loop.after(self, min(limits), self._check)
+            self._ranks.loop.after(self, min(limits), self._check)
 
     def _check(self) -> None:
-        if self._life.phase not in WATCHED or self._looking:
+        if self._ranks.life.phase not in WATCHED or self._looking:
             return
         now = time.monotonic_ns()
         waits = [w for w in (self._check_beats(now), self._check_silence(now)) if w is not None]
-        if waits and self._life.phase in WATCHED:
-            self._loop.after(self, max(0.001, min(waits)), self._check)
+        if waits and self._ranks.life.phase in WATCHED:
+            self._ranks.loop.after(self, max(0.001, min(waits)), self._check)
 
     def _age(self, at: int, now: int) -> float:
         """Give the seconds since a moment, without those in which ranks were stopped with us."""
-        return (now - at - self._loop.stopped_since(at)) / SECOND
+        return (now - at - self._ranks.loop.stopped_since(at)) / SECOND
 
     def _working(self) -> list[int]:
         """Give the ranks that could hang; not those that are dead, and whose status is not here."""
-        ranks = enumerate(self._life.ranks)
+        ranks = enumerate(self._ranks.life.ranks)
         return [
             r
             for r, k in ranks
@@ -123,14 +108,14 @@ class Hangs:
 
     def _active_at(self, rank: int, at: int) -> int:
         """Give when a rank showed that it works: at this time, or at its program's end."""
-        return max(at, self._life.ranks[rank].reported_at)
+        return max(at, self._ranks.life.ranks[rank].reported_at)
 
     def _check_beats(self, now: int) -> float | None:
         """Look at the beats; gives the seconds until they are to be looked at again."""
         limit = self._hang.timeout
         if limit is None:
             return None
-        beat = self._resources.board.beat
+        beat = self._ranks.resources.board.beat
         beats = {r: b for r in self._working() if (b := beat(r)) is not None}
         if not beats:
             return limit
@@ -149,9 +134,9 @@ class Hangs:
 
     def _check_silence(self, now: int) -> float | None:
         limit = self._hang.silence
-        if limit is None or self._activity is None or self._life.phase not in WATCHED:
+        if limit is None or self._activity is None or self._ranks.life.phase not in WATCHED:
             return None
-        if self._life.phase is Phase.STARTING:
+        if self._ranks.life.phase is Phase.STARTING:
             return self._look_every(limit)
         began = max(record.started_at for record in self._ranks.records)
         attempts = [record.attempt for record in self._ranks.records]
@@ -190,15 +175,18 @@ class Hangs:
 
         def seen(taken: list[Taken]) -> None:
             self._looking = False
-            if self._life.phase not in WATCHED:
+            if self._ranks.life.phase not in WATCHED:
                 return  # the group is being ended, and ranks may have been gone
             self._last_look.keep(taken)
-            odd = self._odd_one() if self._life.nproc > 1 else None
+            from procession.explain.stacks.merge import odd_one
+
+            odd = odd_one(self._last_look.stacks) if self._ranks.life.nproc > 1 else None
+            odd = None if odd is None else odd - self._last_look.first
             rank = odd if odd is not None and odd in stopped else oldest
             if rank in self._working() and not self._just_dies(rank):
                 self._hung(rank, why(rank))
-            if self._life.phase in WATCHED:
-                self._loop.after(self, limit, self._check)
+            if self._ranks.life.phase in WATCHED:
+                self._ranks.loop.after(self, limit, self._check)
 
         self._looking = True
         self._last_look.look(HANG_SECONDS, seen)
@@ -213,13 +201,6 @@ class Hangs:
         if record.pid is None or not is_dying(record.pid):
             return False
         return now - self._dying.setdefault((rank, record.started_at), now) < DEATH_NS
-
-    def _odd_one(self) -> int | None:
-        from procession.explain.stacks.merge import odd_one
-
-        stacks = self._last_look.stacks
-        odd = odd_one(stacks)
-        return None if odd is None else odd - self._last_look.first
 
     def _hung(self, rank: int, why: str) -> None:
         self.why[rank] = why

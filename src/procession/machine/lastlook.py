@@ -12,16 +12,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from procession.machine.link import Link
-from procession.rules.lifecycle import Lifecycle
+from procession.machine.ranks import Ranks
 from procession.rules.tables import Worker
 from procession.system.threads import Errands
-from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.agent.stacks import Taken
     from procession.explain.stacks.text import Stack
-    from procession.output.wiring import Files
 
     Done = Callable[[list[Taken]], None]
 
@@ -35,11 +33,9 @@ class LastLook:
     file: the path of those of the last look, "" where there is none.
     """
 
-    def __init__(self, spec: Spec, life: Lifecycle, link: Link, run: Files, disk: Errands) -> None:
-        self._spec = spec
-        self._life = life
+    def __init__(self, ranks: Ranks, link: Link, disk: Errands) -> None:
+        self._ranks = ranks
         self._link = link
-        self._run = run
         self._disk = disk
         self._asked: dict[int, Done] = {}
         self._closed = False
@@ -48,7 +44,7 @@ class LastLook:
     @property
     def first(self) -> int:
         """The number that rank 0 has in the whole job."""
-        return self._spec.node.first(self._spec.nproc)
+        return self._ranks.spec.node.first(self._ranks.spec.nproc)
 
     def begin(self) -> None:
         """Forget what was seen in the attempt before."""
@@ -85,22 +81,22 @@ class LastLook:
             done = self._asked.pop(which, None)
             if done is not None:
                 done(taken)
-        elif attempt == self._life.attempt:
-            ranks = self._life.ranks
+        elif attempt == self._ranks.life.attempt:
+            ranks = self._ranks.life.ranks
             self._unsure = {t.rank for t in taken if ranks[t.rank].state is Worker.STARTING}
             self.keep(taken)
 
     def keep(self, taken: list[Taken]) -> None:
         """Keep these stacks as the last look of this attempt, and write them down."""
         self._taken, self._taken_at, self._read = taken, time.monotonic_ns(), None
-        if taken and self._run.kept and self.stacks:
+        if taken and self._ranks.resources.run_dir.kept and self.stacks:
             from procession.explain.stacks.merge import whole
 
-            attempt, text = self._life.attempt, whole(self.stacks)
+            attempt, text = self._ranks.life.attempt, whole(self.stacks)
 
             def write() -> None:
-                path = self._run.write_stacks(attempt, text)
-                if attempt == self._life.attempt:
+                path = self._ranks.resources.run_dir.write_stacks(attempt, text)
+                if attempt == self._ranks.life.attempt:
                     self.file = path
 
             self._disk.do("writing stacks.txt", write)

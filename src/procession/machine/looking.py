@@ -19,7 +19,7 @@ MARGIN = 0.5  # seconds more for an answer
 
 
 def ranks_of(machine: Machine) -> list[dict[str, Any]]:
-    """Describe the ranks, in their order; from any thread. Keys: see `group.looking.look_at`."""
+    """Describe the ranks, in their order; from any thread. Keys: see `Group.look`."""
     from procession.output.escape import harmless, uncoloured
 
     offset = _offset()

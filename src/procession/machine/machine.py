@@ -21,7 +21,7 @@ from procession.explain.records import RankRecord
 from procession.machine.lastlook import LastLook
 from procession.machine.link import Link
 from procession.machine.orphans import Orphans
-from procession.machine.outcomes import Leavings, Outcomes
+from procession.machine.outcomes import Outcomes
 from procession.machine.ranks import Ranks
 from procession.machine.starting import Starts, terms_of
 from procession.prepare.jobs import RankJobs
@@ -47,23 +47,18 @@ if TYPE_CHECKING:
 
         def begins(self) -> None:
             """Take note that an attempt begins."""
-            ...
 
         def happened(self, event: messages.Event) -> None:
             """Take an event that was passed to the rules, before what follows is done."""
-            ...
 
         def asked(self, rank: int, attempt: int) -> None:
             """Take the question whether a single rank that has failed starts again (`answer`)."""
-            ...
 
         def remarked(self, said: str) -> None:
             """Take a remark about how the imports before the first fork went."""
-            ...
 
         def suspended(self) -> None:
             """Stop this process: the ranks have been stopped. They go on when this returns."""
-            ...
 
 
 KINDS = {kind: kind.name.lower() for kind in WorkerEvent}  # what their events are called
@@ -111,16 +106,14 @@ class Machine:
         around = self._hear, lambda: self._starts.go_on(), self._lose, self._busy
         link = self.link = Link(loop, server, *around)
         self._note = note
-        self.outcomes = Outcomes(
-            spec, life, Leavings(resources), lambda: ranks.records, lambda: bool(link.lost)
-        )
-        self._starts = Starts(life, loop, ranks, jobs, link, publish, disk, handlers)
-        self.last_look = LastLook(spec, life, link, resources.run_dir, disk)
+        self.outcomes = Outcomes(ranks, link)
+        self._starts = Starts(ranks, jobs, link, publish, disk, handlers)
+        self.last_look = LastLook(ranks, link, disk)
         self.hangs: Hangs | None = None  # where nothing is to be watched
         if spec.hang.timeout is not None or spec.hang.silence is not None:
             from procession.machine.hangs import Hangs
 
-            self.hangs = Hangs(spec, life, loop, ranks, resources, self.last_look, self._hung)
+            self.hangs = Hangs(ranks, self.last_look, self._hung)
 
     @property
     def notes(self) -> list[str]:
@@ -166,8 +159,10 @@ class Machine:
 
     def stop(self, request: StopRequest, stacks: float = 0.0) -> None:
         """End the ranks. stacks: see `agent.run.Run.stop`."""
-        if self.link.deaf:
-            self._end_agent()
+        if self.link.deaf:  # it has no ranks
+            self.link.leave()
+            self.link.server.kill()
+            self._orphan()
         if self._orphans is not None:
             self.handle(StopWanted(request.kill))
             return
@@ -329,7 +324,9 @@ class Machine:
             self._orphans = None
         try:
             if link.lost:
-                self._get_another_agent()
+                lost = link.server
+                link.renew(self._jobs.lease())
+                pool.discard(lost)
             terms = terms_of(self._spec, self.life, warm=self._jobs.warm)
             link.send("rules", terms, fds=(self.resources.board.fd,))
             self._jobs.begin(link.server, attempt)
@@ -343,12 +340,6 @@ class Machine:
         self._starts.all()
         link.flush()
 
-    def _get_another_agent(self) -> None:
-        """Go on with another agent than the one that is lost. Raises OSError."""
-        lost = self.link.server
-        self.link.renew(self._jobs.lease())
-        pool.discard(lost)
-
     def _start_is_late(self) -> None:
         if self.life.phase is Phase.STARTING:
             self.link.end_if_late(self._spec.hang.start)
@@ -358,15 +349,8 @@ class Machine:
 
     # -- without the agent
 
-    def _end_agent(self) -> None:
-        """Kill an agent that hears nothing, and has no ranks."""
-        self.link.leave()
-        self.link.server.kill()
-        self._orphan()
-
     def _orphan(self) -> Orphans:
-        around = self.life, self._loop, self.ranks, self.link.server, self._spec.stop.reap
-        self._orphans = Orphans(*around, self.handle)
+        self._orphans = Orphans(self.ranks, self.link.server, self.handle)
         return self._orphans
 
     def _lose(self, why: str, ours: bool) -> None:

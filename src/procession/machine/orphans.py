@@ -14,7 +14,6 @@ from collections.abc import Callable
 from procession.agent import client
 from procession.agent.client import Agent
 from procession.machine.ranks import Ranks
-from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import (
     Action,
     Arm,
@@ -27,7 +26,6 @@ from procession.rules.messages import (
     Swept,
 )
 from procession.rules.tables import GONE, DeadlineKind, Phase, Worker, WorkerEvent
-from procession.system.eventloop import EventLoop
 from procession.system.identity import own_mark
 from procession.system.remains import Remains
 from procession.values.base import Record
@@ -44,11 +42,8 @@ KILLED = int(signal.SIGKILL)  # the wait status of who died of it
 class Orphans(Record):
     """The end of an attempt without its agent. For the loop's thread. handle: takes events."""
 
-    _life: Lifecycle
-    _loop: EventLoop
     _ranks: Ranks
     _server: Agent
-    _reap: float
     _handle: Callable[[Event], None]
     _remains: Remains | None = None
 
@@ -59,7 +54,7 @@ class Orphans(Record):
         nanoseconds of the monotonic clock, 0 for never; it may not have heard of it. late: they
         were to be in their program by now.
         """
-        now, life, records = time.monotonic_ns(), self._life, self._ranks.records
+        now, life, records = time.monotonic_ns(), self._ranks.life, self._ranks.records
         # Of some it is known how they died: the kernel has shown it, or the agent has told of it,
         # and asked whether they start again.
         died: dict[int, tuple[int, int | None]] = dict(self._ranks.untold)
@@ -88,7 +83,7 @@ class Orphans(Record):
             self._arm(Deadline(kind, life.attempt))
 
     def _never_starts(self, rank: int, fault: Fault, at: int) -> None:
-        if self._life.stop_wanted or self._life.failures:
+        if self._ranks.life.stop_wanted or self._ranks.life.failures:
             self._handle(RankEvent(WorkerEvent.CANCELLED, rank, at))
             return
         self._ranks.records[rank].start_fault = fault
@@ -108,7 +103,7 @@ class Orphans(Record):
             self._sweep()
         elif isinstance(action, Cancel):
             at = time.monotonic_ns()
-            for rank, known in enumerate(self._life.ranks):
+            for rank, known in enumerate(self._ranks.life.ranks):
                 if known.state is Worker.PENDING:
                     self._handle(RankEvent(WorkerEvent.CANCELLED, rank, at))
         elif isinstance(action, Arm):
@@ -117,10 +112,10 @@ class Orphans(Record):
     def _arm(self, deadline: Deadline) -> None:
         seconds = {
             DeadlineKind.GRACE: 0.0,  # everything gets SIGKILL at once
-            DeadlineKind.REAP: self._reap,
+            DeadlineKind.REAP: self._ranks.spec.stop.reap,
         }.get(deadline.kind)
         if seconds is not None:
-            self._loop.after(deadline.key, seconds, lambda: self._fire(deadline))
+            self._ranks.loop.after(deadline.key, seconds, lambda: self._fire(deadline))
 
     def _fire(self, deadline: Deadline) -> None:
         self._handle(Deadline(deadline.kind, deadline.attempt, time.monotonic_ns(), deadline.rank))
@@ -138,12 +133,12 @@ class Orphans(Record):
             left = self._remains.find(client.others_than(self._server))
         self._remains.kill(left)
         if not self._remains.over:
-            self._loop.after(self._look, LOOK_EVERY, self._look)
+            self._ranks.loop.after(self._look, LOOK_EVERY, self._look)
             return
-        self._handle(Swept(self._life.attempt))
+        self._handle(Swept(self._ranks.life.attempt))
 
     def close(self) -> None:
         """Do nothing any more."""
-        self._loop.cancel(self._look)
+        self._ranks.loop.cancel(self._look)
         for kind in DeadlineKind:
-            self._loop.cancel(kind)
+            self._ranks.loop.cancel(kind)

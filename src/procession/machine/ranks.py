@@ -36,6 +36,8 @@ class Ranks:
 
     untold: called when one is dead, as the kernel says, and its agent has not told of it.
 
+    Others that work on the same ranks use its spec, life, loop and resources.
+
     records: what was seen of each. asked: whether the agent was asked for it. untold: of those
     whose death it has not told, when that was, and the wait status.
     """
@@ -50,14 +52,14 @@ class Ranks:
     ) -> None:
         self.records: list[RankRecord] = []
         self.asked: list[bool] = []
-        self._spec = spec
-        self._life = life
-        self._resources = resources
+        self.spec = spec
+        self.life = life
+        self.resources = resources
         self._frames: dict[int, Frames] = {}  # of those that have sent something
         self._pidfds: dict[int, int] = {}
         self._refused_one = False
         self._oom = OomWatch()
-        self._loop = loop
+        self.loop = loop
         self._tell = untold
         self.untold: dict[int, tuple[int, int]] = {}
         self._dead: set[int] = set()  # as the kernel says, and not looked at yet
@@ -67,8 +69,8 @@ class Ranks:
         if self.records:
             self._oom = OomWatch()
             self.close()
-        numbers = range(self._spec.nproc)
-        self.records = [RankRecord(rank, attempt=self._life.attempt) for rank in numbers]
+        numbers = range(self.spec.nproc)
+        self.records = [RankRecord(rank, attempt=self.life.attempt) for rank in numbers]
         self.asked = [False] * len(numbers)
 
     def renew(self, rank: int) -> None:
@@ -103,7 +105,7 @@ class Ranks:
         record.pid, record.started_at = pid, at
         if pidfd >= 0:
             self._pidfds[rank] = pidfd
-            self._loop.watch(pidfd, lambda: self._notice_death(rank))
+            self.loop.watch(pidfd, lambda: self._notice_death(rank))
 
     def signalled(self, number: int, reached: list[int], at: int) -> None:
         """Take note that ranks were sent a signal."""
@@ -145,7 +147,7 @@ class Ranks:
         self._refused_one = True
         import logging
 
-        number = self._spec.node.first(self._spec.nproc) + rank
+        number = self.spec.node.first(self.spec.nproc) + rank
         log = logging.getLogger("procession")
         log.warning("procession: rank %d: %s", number, record.refused)
 
@@ -157,17 +159,17 @@ class Ranks:
         record.exit = Exit.from_wait_status(status)
         record.cpu_seconds, record.peak_memory = seconds, peak
         record.exited_at, record.doubt, record.torn = at, doubt, torn
-        state = self._life.ranks[rank].state
+        state = self.life.ranks[rank].state
         killed = record.exit.signal == signal.SIGKILL and state is not Worker.KILLING
         if killed or record.child_killed:
-            record.over_limit = self._resources.places.over_limit(record.attempt, rank)
+            record.over_limit = self.resources.places.over_limit(record.attempt, rank)
             record.out_of_memory = record.over_limit or self._oom.verdict(peak if killed else None)
         self.forget(rank)
 
     def _notice_death(self, rank: int) -> None:
-        self._loop.forget(self._pidfds[rank])
+        self.loop.forget(self._pidfds[rank])
         if not self._dead:
-            self._loop.after(self, UNTOLD_SECONDS, self._look)
+            self.loop.after(self, UNTOLD_SECONDS, self._look)
         self._dead.add(rank)
 
     def _look(self) -> None:
@@ -189,7 +191,7 @@ class Ranks:
         self._dead.discard(rank)
         pidfd = self._pidfds.pop(rank, -1)
         if pidfd >= 0:
-            self._loop.forget(pidfd)
+            self.loop.forget(pidfd)
             os.close(pidfd)
 
     def close(self) -> None:

@@ -22,7 +22,6 @@ from procession.output.wiring import Streams
 from procession.prepare.jobs import RankJobs
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import Phase
-from procession.system.eventloop import EventLoop
 from procession.system.threads import Errands
 from procession.values.base import Record
 from procession.values.program import Function
@@ -77,8 +76,6 @@ class Starts:
 
     def __init__(
         self,
-        life: Lifecycle,
-        loop: EventLoop,
         ranks: Ranks,
         jobs: RankJobs,
         link: Link,
@@ -86,11 +83,8 @@ class Starts:
         disk: Errands,
         handlers: Errands,
     ) -> None:
-        self._life = life
-        self._loop = loop
         self._ranks = ranks
         self._jobs = jobs
-        self._resources = jobs.resources
         self._link = link
         self._publish = publish
         self._disk = disk
@@ -104,7 +98,7 @@ class Starts:
 
     def all(self) -> None:
         """Ask for all ranks, as soon as can be."""
-        self._wanted.extend(range(self._life.nproc))
+        self._wanted.extend(range(self._ranks.life.nproc))
         self.go_on()
 
     def again(self, rank: int, seconds: float) -> None:
@@ -112,18 +106,18 @@ class Starts:
 
         def due() -> None:
             self._later.discard(rank)
-            self._resources.board.forget(rank)
+            self._ranks.resources.board.forget(rank)
             self._wanted.appendleft(rank)
             self._revived.add(rank)
             self.go_on()
 
         self._later.add(rank)
-        self._loop.after(("again", rank), seconds, due)
+        self._ranks.loop.after(("again", rank), seconds, due)
 
     def cancel(self) -> None:
         """Ask for none of those that were not asked for yet."""
         for rank in self._later:
-            self._loop.cancel(("again", rank))
+            self._ranks.loop.cancel(("again", rank))
         self._later.clear()
         self._wanted.clear()
         self._revived.clear()
@@ -138,7 +132,7 @@ class Starts:
             block = [wanted.popleft() for _ in range(min(BLOCK, len(wanted)))]
             self._revived.difference_update(block)
             needs = [Need(rank, self._ranks.records[rank].attempt) for rank in block]
-            if self._resources.run_dir.kept or self._resources.environments:
+            if self._ranks.resources.run_dir.kept or self._ranks.resources.environments:
                 self._getting = needs
                 self._get(needs)
                 return
@@ -148,7 +142,7 @@ class Starts:
     @property
     def _goes_on(self) -> bool:
         """Whether ranks that are not there yet are still to be started."""
-        return self._life.phase in (Phase.STARTING, Phase.RUNNING) or self._life.waiting
+        return self._ranks.life.phase in (Phase.STARTING, Phase.RUNNING) or self._ranks.life.waiting
 
     @property
     def _few_are_ahead(self) -> bool:
@@ -160,7 +154,7 @@ class Starts:
     def _waits(self, rank: int) -> bool:
         """Whether a rank that was asked for has no process yet, and is not to start anew."""
         ranks = self._ranks
-        return ranks.asked[rank] and ranks.records[rank].pid is None and self._life.lives(rank)
+        return ranks.asked[rank] and ranks.records[rank].pid is None and ranks.life.lives(rank)
 
     def _get(self, needs: list[Need]) -> None:
         """Have threads get what these ranks need, and go on then."""
@@ -174,17 +168,17 @@ class Starts:
             self.go_on()
 
         def come() -> None:
-            if not self._loop.request(take):
+            if not self._ranks.loop.request(take):
                 self._drop(needs)
 
         def ask_handlers() -> None:
             for need in needs:
-                need.env = self._resources.given(need.attempt, need.rank)
+                need.env = self._ranks.resources.given(need.attempt, need.rank)
             come()
 
         def open_files() -> None:
             self._open(needs)
-            if self._resources.environments:
+            if self._ranks.resources.environments:
                 self._handlers.do(
                     "variables that a handler of events gives", ask_handlers, always=True
                 )
@@ -195,7 +189,7 @@ class Starts:
         self._disk.do("making log files", open_files, always=True)
 
     def _open(self, needs: list[Need]) -> None:
-        streams = self._resources.streams
+        streams = self._ranks.resources.streams
         for need in needs:
             try:
                 need.streams = streams.open(need.attempt, need.rank)
@@ -224,7 +218,7 @@ class Starts:
             said = e.errno or 0, e.strerror or str(e)
             self._link.send("no start", need.rank, need.attempt, "make its streams", *said)
         if not self._wanted:
-            self._jobs.all_sent(server, self._life.attempt)
+            self._jobs.all_sent(server, self._ranks.life.attempt)
         self._link.flush()
 
     @staticmethod

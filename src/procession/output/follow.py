@@ -170,13 +170,12 @@ class Follower:
         self.over = True
         self._loop.request(partial(self._finish, ended), certain=True)
 
-    def drain(self, timeout: float | None, *, stalled: bool = False) -> bool:
+    def drain(self, timeout: float | None) -> bool:
         """Show everything that was written until now, and end; may be called again.
 
         To be called when the writers are gone. Does not wait for an end-of-file: what a process
         that still writes does later is not read. Incomplete lines are shown as lines. Takes at
-        most `timeout` seconds, None for no limit, and one more if that was not enough. stalled:
-        these are seconds in which the consoles take nothing.
+        most `timeout` seconds, None for no limit, and one more if that was not enough.
 
         False if the console did not take everything in time: the rest is dropped, with a note on
         the console if that takes it. The tails are complete in this case, too, unless an object
@@ -184,12 +183,7 @@ class Follower:
         """
         self.finish()
         try:
-            before = -1
-            while self._thread.is_alive() and before != self.shown:
-                before = self.shown
-                self._thread.join(timeout)
-                if not stalled:
-                    break
+            self._thread.join(timeout)
         except BaseException:
             # Ctrl-C: this is the only chance to give the thread up.
             self._give_up()

@@ -102,9 +102,9 @@ class Display:
         """How many bytes the consoles have taken so far."""
         return 0 if self._follower is None else self._follower.shown
 
-    def drain(self, timeout: float | None, *, stalled: bool = False) -> bool:
+    def drain(self, timeout: float | None) -> bool:
         """Show what is still to be shown; False if it was cut off. See `Follower.drain`."""
-        return self._follower is None or self._follower.drain(timeout, stalled=stalled)
+        return self._follower is None or self._follower.drain(timeout)
 
     @property
     def faults(self) -> list[str]:

@@ -42,7 +42,6 @@ from procession.rules.jobwords import (
     Decide,
     Dismiss,
     Drop,
-    End,
     Event,
     Happened,
     JobEvent,
@@ -302,7 +301,7 @@ class JobLife(Record):
             return [*self._dismiss(), self._arm(DeadlineKind.BACKOFF)]
         if self.failed:
             self._move(JobEvent.FAILED)
-            return [Decide(self.attempt)]
+            return [Decide()]
         if self.changed and self.isolated and not self.stop_wanted:
             return self._too_few()
         return self._end(JobEvent.ASKED if self.stop_wanted else JobEvent.WELL)
@@ -402,14 +401,9 @@ class JobLife(Record):
         if kind is DeadlineKind.LAST_CALL and self.phase is JobPhase.GATHERING:
             self.called = True
             return self._gather()
-        if (
-            kind is DeadlineKind.GATHER
-            and self.phase is JobPhase.GATHERING
-            and self.called is False
-        ):
-            return []  # the last call comes: enough are there
         if kind is DeadlineKind.GATHER and self.phase in (JobPhase.GATHERING, JobPhase.MEETING):
-            return self._too_few()
+            enough = self.phase is JobPhase.GATHERING and self.called is False
+            return [] if enough else self._too_few()  # the last call comes
         if kind is DeadlineKind.BACKOFF and self.phase is JobPhase.BACKOFF:
             self.attempt += 1
             self.ready = set()
@@ -426,7 +420,7 @@ class JobLife(Record):
 
     def _end(self, event: JobEvent) -> list[Action]:
         self._move(event)
-        return [End(self.phase)]
+        return []
 
     def _arm(self, kind: DeadlineKind) -> Arm:
         return Arm(Deadline(kind, self.attempt))

@@ -210,8 +210,6 @@ class Dismiss(Value):
 class Decide(Value):
     """Say whether another attempt follows the one that has failed."""
 
-    attempt: int
-
 
 class Arm(Value):
     """Tell this deadline when its time has passed; it replaces one of the same kind."""
@@ -219,10 +217,4 @@ class Arm(Value):
     deadline: Deadline
 
 
-class End(Value):
-    """The job has ended."""
-
-    phase: JobPhase
-
-
-Action = Meet | Launch | Stop | Replace | Drop | Dismiss | Decide | Arm | End
+Action = Meet | Launch | Stop | Replace | Drop | Dismiss | Decide | Arm

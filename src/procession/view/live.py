@@ -29,7 +29,7 @@ START_OF_LINE = "\r\x1b[K"
 class View:
     """Shows a group on the terminal of `console`, below the text that is written there.
 
-    look: gives what is known of the group; see `group.looking.look_at` for the keys. Called in
+    look: gives what is known of the group; see `Group.look` for the keys. Called in
         the view's thread; what it raises ends the view.
     console: writes to the terminal; nothing else may while the view is shown. The caller closes it.
     on_crash: called in the view's thread with the error that ended the view, when it is off the

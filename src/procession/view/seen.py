@@ -62,7 +62,7 @@ class Whole(Value):
 
 
 class Sight:
-    """Sees one group. look: gives what is known of it; see `group.looking.look_at` for the keys."""
+    """Sees one group. look: gives what is known of it; see `Group.look` for the keys."""
 
     def __init__(self, look: Callable[[], Look]) -> None:
         self.look = look
