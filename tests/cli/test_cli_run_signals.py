@@ -42,6 +42,15 @@ def asked():
     return []
 
 
+def of_slurm(monkeypatch, inside):
+    """Have this process be in a job of Slurm, or not."""
+    for name in ("SLURM_JOB_ID", "SLURMD_NODENAME"):
+        if inside:
+            monkeypatch.setenv(name, "1")
+        else:
+            monkeypatch.delenv(name, raising=False)
+
+
 def wanted(notices=None, forward=()):
     return SimpleNamespace(signals=ENDING, notices=notices or {}, forward=forward)
 
@@ -74,8 +83,9 @@ ALL = f"{int(SIGUSR2)} to all"
         (["USR2 to a", "USR2 to b", "USR2 to a", "USR2 to b"], [ALL, ALL], False),
     ],
 )
-def test_what_is_asked_of_the_group(asked, signals, expected, in_job):
-    made = RunSignals(Job(asked), wanted({SIGUSR1: 30.0}, [SIGUSR2]), nothing, repeated=in_job)
+def test_what_is_asked_of_the_group(asked, signals, expected, in_job, monkeypatch):
+    of_slurm(monkeypatch, in_job)
+    made = RunSignals(Job(asked), wanted({SIGUSR1: 30.0}, [SIGUSR2]), nothing)
     with made.taken():
         for each in signals:
             name, _, node = each.partition(" to ")
@@ -101,9 +111,12 @@ def test_what_is_ignored_stays_so(asked, monkeypatch):
 
 
 @pytest.mark.parametrize("repeated", [False, True])
-def test_a_second_signal_that_is_a_notice_and_a_stop_comes_from_a_person(asked, repeated):
+def test_a_second_signal_that_is_a_notice_and_a_stop_comes_from_a_person(
+    asked, repeated, monkeypatch
+):
     """Kubernetes sends its SIGTERM once, to each machine of a job; Slurm sends it several times."""
-    made = RunSignals(Job(asked), wanted({SIGTERM: 30.0}), nothing, repeated=repeated)
+    of_slurm(monkeypatch, repeated)
+    made = RunSignals(Job(asked), wanted({SIGTERM: 30.0}), nothing)
     with made.taken():
         for who in "ab":
             made.node_got(SIGTERM, who)

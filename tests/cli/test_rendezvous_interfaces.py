@@ -11,7 +11,7 @@ from seams.system import free_port
 from support import write
 
 pytestmark = pytest.mark.timeout(300)
-NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 SHOW = f"import os; print(*(os.environ.get(n, '-') for n in {NAMES}))"
 
 
@@ -61,20 +61,20 @@ SIX_NUMBERED = (*NUMBERED[:2], "--master-addr", "fd00:77::1", *NUMBERED[4:])
 def test_ranks_use_the_interface_of_the_launchers(words, tmp_path, machines):
     script = write(tmp_path / "show.py", SHOW)
     for out, err in shown(machines, script, *words):
-        assert out == ["uplink", "uplink"]
+        assert out == ["uplink"] * 3
         assert err.count("machines reach each other by uplink") == 1
 
 
 def test_what_the_user_has_set_stays(tmp_path, machines):
     script = write(tmp_path / "show.py", SHOW)
-    words = (*C10D, "-x", "NCCL_SOCKET_IFNAME=mine")
+    words = (*C10D, "-x", "NCCL_SOCKET_IFNAME=mine", "-x", "TP_SOCKET_IFNAME=its")
     for out, err in shown(machines, script, *words, env={"GLOO_SOCKET_IFNAME": "own"}):
-        assert out == ["own", "mine"]
+        assert out == ["own", "mine", "its"]
         assert "machines reach each other" not in err
 
 
 def test_nothing_is_set_on_one_machine(tmp_path, machines):
     script = write(tmp_path / "show.py", SHOW)
     for out, err in shown([machines[0]] * 2, script, *C10D):
-        assert out == ["-", "-"]
+        assert out == ["-"] * 3
         assert "machines reach each other" not in err

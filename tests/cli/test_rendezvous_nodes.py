@@ -99,7 +99,7 @@ def test_a_training_on_two_machines(tmp_path, machines, monkeypatch):
     require("torch")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     script = write(tmp_path / "train.py", TRAIN)
-    with launched(machines[:2], 2, free_port(), "-n", "1", script) as launchers:
+    with launched(machines[:2], 2, free_port(), "-n", "1", "--prefix", "", script) as launchers:
         ended(launchers)
     first, second = (bytes(each.out) for each in launchers)
     assert first == second

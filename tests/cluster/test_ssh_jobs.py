@@ -34,11 +34,11 @@ def test_ranks_of_all_hosts_are_one_group(ssh, tmp_path):
     assert not address.startswith("127.")  # other hosts must find node 0 there
     assert {line[7] for line in lines} == {str(tmp_path)}
     (said,) = done.stderr.splitlines()
-    assert "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME are set" in said
+    assert "as is set in GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, TP_SOCKET_IFNAME" in said
 
 
 def test_ranks_use_the_interface_by_which_the_hosts_are_reached(ssh, tmp_path):
-    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
     show = f"import os; print(*(os.environ.get(n, '-') for n in {names}))"
     script = write(tmp_path / "show.py", show)
     env = {**os.environ, **dict.fromkeys(names, "of_the_head")}  # ssh does not carry it

@@ -82,10 +82,14 @@ def make_hosted_job(
 def share_of(spec: Spec, terms: Terms) -> Spec:
     """Give what one machine runs.
 
-    Prefixes name the machine only where the lines of all come to one console.
+    Prefixes name the machine only where the lines of all come to one console. A machine with one
+    rank has prefixes as well: what it writes is seen then.
     """
     own = divide(Share(_with_losses(spec)), terms.most).spec
-    return own if terms.starter else own.__replace__(logs=spec.logs)
+    if terms.starter:
+        return own
+    prefix = "[{rank}] " if spec.logs.prefix == "auto" and terms.most > 1 else spec.logs.prefix
+    return own.__replace__(logs=spec.logs.__replace__(prefix=prefix))
 
 
 def _with_losses(spec: Spec) -> Spec:

@@ -16,7 +16,6 @@ from procession.cli.say import refuse
 from procession.cli.signals import RunSignals
 from procession.engines.contract import EngineError
 from procession.engines.registry import choose
-from procession.engines.slurm.allocation import is_in_job
 from procession.group.group import CONTROL, Group
 from procession.prepare.work import Share, divide
 from procession.values.errors import SpecError
@@ -78,7 +77,7 @@ def made(prog: str, make: Callable[[], Group]) -> Group:
 
 def job_signals(job: Group, request: Request) -> RunSignals:
     """Give what signals mean for a job, to its driver and to its node processes."""
-    return RunSignals(job, request, job.say, repeated=is_in_job(os.environ))
+    return RunSignals(job, request, job.say)
 
 
 def conduct_job(job: Group, signals: RunSignals, status: float | None) -> int:

@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 from procession.cli import process
 from procession.group.group import Group
+from procession.system.origin import is_in_slurm_job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ class RunSignals:
     request: says which ones. Its notices announce the end: ranks can see it by
     `procession.stopping()`, and those with a handler for the signal get it. A notice does not kill.
     Kubernetes sends its SIGTERM once: a second one comes from a person, and is like any other of
-    its signals. say: writes a line. repeated: whether an engine signals this process, too, so that
-    SIGTERM may come several times. received: the signals that were obeyed.
+    its signals; Slurm sends several. say: writes a line. received: the signals that were obeyed.
     """
 
     def __init__(
@@ -96,8 +96,6 @@ class RunSignals:
         run: Group,
         request: Request,
         say: Callable[[str], object],
-        *,
-        repeated: bool = False,
     ) -> None:
         self.received: list[int] = []
         self._run = run
@@ -105,7 +103,7 @@ class RunSignals:
         self._notices = request.notices
         self._forward = request.forward
         self._say_line = say
-        self._repeated = repeated
+        self._repeated = is_in_slurm_job(os.environ)
         self._known: set[int] = set()  # those that are taken: not what was ignored (as by nohup)
         self._heard: dict[int, set[str]] = {}  # signal -> the processes that got it as one event
         self._own: list[int] = []  # signals to this process that end the run

@@ -14,6 +14,7 @@ from procession.values.errors import GroupEnd, Outcome, RankEnd
 from procession.values.exit import Exit
 
 TIMES = ("started_at", "beat_at")  # of a rank, in seconds since 1970
+SEEN_LATE = 50_000_000  # ns
 PLACES = ("waits in ", "is in ", "is at ")  # how descriptions of stacks begin
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -90,7 +91,7 @@ def job_end(
         said += [f"{part.host}: {note}" for note in own.notes]
         if part.lost:
             said.append(f"node {part.node} ({part.host}) was lost: {part.lost}")
-    failures.sort(key=lambda each: each.happened_at)
+    failures.sort(key=_happened)
     _blame_the_odd_one(_together(parts, frozenset()), failures, ended)
     out = {end.rank for end in failures if end.outcome is not Outcome.HUNG}
     return GroupEnd(
@@ -104,6 +105,15 @@ def job_end(
         stacks=tuple(text.lines_of(_together(parts, out))) if failures else (),
         notes=tuple(said),
     )
+
+
+def _happened(end: RankEnd) -> int:
+    """Give by what failures are put in order.
+
+    A rank that dies without a report is seen late, and its peers on other machines raise meanwhile,
+    since it is gone. So it counts as having died as early as it can have, within a limit.
+    """
+    return end.happened_at - min(end.doubt, SEEN_LATE)
 
 
 def _by_rank(end: RankEnd) -> int:

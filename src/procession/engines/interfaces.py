@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from procession.engines.addresses import of_interfaces
 from procession.values.spec import Spec
 
-NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
 def interface_of(address: str) -> str:
@@ -40,7 +40,7 @@ def say_interfaces(spec: Spec, names: Iterable[str], unset: Iterable[str]) -> st
     given = [each for each in unset if any(each not in own for own in spec.env)]
     if not found or not given:
         return ""
-    return f"machines reach each other by {', '.join(found)}: {' and '.join(given)} are set to it"
+    return f"machines reach each other by {', '.join(found)}, as is set in {', '.join(given)}"
 
 
 def unset() -> list[str]:

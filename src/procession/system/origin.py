@@ -26,6 +26,11 @@ def origin() -> dict[str, str]:
     }
 
 
+def is_in_slurm_job(env: Mapping[str, str]) -> bool:
+    """Tell whether Slurm signals this process with its job: not a shell of salloc."""
+    return "SLURM_JOB_ID" in env and "SLURMD_NODENAME" in env
+
+
 def slurm_ids(env: Mapping[str, str]) -> dict[str, str]:
     """Give how Slurm calls the job of this process: its id, and those of an array's task."""
     names = {

@@ -19,7 +19,7 @@ from procession.engines.ownnode import OwnNode
 from procession.engines.rendezvous.hosting import is_own, open_door, own_name
 from procession.engines.rendezvous.secret import Trust
 from procession.engines.rendezvous.terms import Terms
-from procession.engines.slurm.allocation import is_in_job
+from procession.system.origin import is_in_slurm_job
 from procession.values.base import Value
 from procession.values.errors import SpecError
 from procession.values.spec import Spec
@@ -132,7 +132,7 @@ def make_node_process(
         answer=terms.read,
         signals=tuple(signals),
         ending=frozenset(ending),
-        repeated=is_in_job(os.environ),
+        repeated=is_in_slurm_job(os.environ),
         say=say,
         hears=say if terms.tells and not hosts else _nobody,
         waits=waits,

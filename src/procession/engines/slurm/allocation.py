@@ -107,11 +107,6 @@ def read_task(env: Mapping[str, str]) -> Task | None:
     )
 
 
-def is_in_job(env: Mapping[str, str]) -> bool:
-    """Tell whether Slurm signals this process with its job: not a shell of salloc."""
-    return "SLURM_JOB_ID" in env and "SLURMD_NODENAME" in env
-
-
 def expand(text: str) -> tuple[str, ...]:
     """Give the names in a list of nodes such as `n[1-3,07],login`. Raises EngineError."""
     found: list[str] = []
