@@ -5,7 +5,6 @@ reading at `bootstrap`.
 """
 
 # What every rank needs, and what describes a failure; in small portions, for an agent.
-NEEDED = ("operator", "collections", "functools", "enum", "signal", "weakref", "re",
-          "_compat_pickle", "pickle", "procession.worker.outcome", "procession.worker.bootstrap",
-          "importlib.machinery", "faulthandler", "json", "tokenize", "traceback",
-          "procession.worker.description")  # fmt: skip
+NEEDED = ("operator", "collections", "functools", "enum", "signal", "weakref", "re", "pickle",
+          "procession.worker.bootstrap", "importlib.machinery", "faulthandler", "json", "tokenize",
+          "traceback", "procession.worker.description")  # fmt: skip
