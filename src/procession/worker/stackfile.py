@@ -26,13 +26,12 @@ from procession.system.signals import plain as signal
 # One that a process without a handler ignores: a rank may become another program, or give up its
 # handler, in the moment before it arrives. Almost no program in Python uses it.
 SIGNAL = signal.SIGURG
-NAME = "procession-stacks"
 FIRST_FD = 60  # the file's number, or a higher one: programs expect the low ones to be free
 
 
 def name_of(pid: int) -> str:
     """Give the name of a rank's memory file."""
-    return f"{NAME}-{pid}"
+    return f"procession-stacks-{pid}"
 
 
 def offer() -> None:
