@@ -21,7 +21,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 from procession.cli import process
 from procession.group.group import Group
-from procession.system.origin import is_in_slurm_job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,7 +102,11 @@ class RunSignals:
         self._notices = request.notices
         self._forward = request.forward
         self._say_line = say
-        self._repeated = is_in_slurm_job(os.environ)
+        self._repeated = False
+        if "SLURM_JOB_ID" in os.environ:
+            from procession.system.origin import is_in_slurm_job
+
+            self._repeated = is_in_slurm_job(os.environ)
         self._known: set[int] = set()  # those that are taken: not what was ignored (as by nohup)
         self._heard: dict[int, set[str]] = {}  # signal -> the processes that got it as one event
         self._own: list[int] = []  # signals to this process that end the run

@@ -41,10 +41,17 @@ def start_spec(
     control: bool | None = None,
 ) -> Group:
     """Start a group that is described by a checked `Spec`; see `start`."""
+    making = _Making(spec, None, on_event, control)
     try:
-        return _made_by(_Making(spec, None, on_event, control), waits=True)
-    except OSError as e:
-        raise SpecError(f"cannot prepare the run: {e} [P305]") from e
+        try:
+            group = _made_by(making)
+        except OSError as e:
+            raise SpecError(f"cannot prepare the run: {e} [P305]") from e
+        group.wait_started()
+        return group
+    except BaseException:
+        making.give_up()
+        raise
 
 
 def begin(
@@ -62,28 +69,25 @@ def begin(
     If a KeyboardInterrupt comes, either it is raised and nothing is left of the group, or the group
     is returned. Raises SpecError, StartFailed, and OSError if its files cannot be made.
     """
-    return _made_by(_Making(spec, output, None, control, server))
-
-
-def _made_by(making: _Making, *, waits: bool = False) -> Group:
-    """Give the group, or leave nothing of it. waits: until all ranks have reached their program."""
-    spec = making.spec
-    forks = spec.start_method == "fork" and isinstance(spec.program, Function)
+    making = _Making(spec, output, None, control, server)
     try:
-        if making.server is None and forks:
-            # The ranks are forks of the thread that asks for them.
-            with Held([plain.SIGINT]) as mask:
-                making.server = fork_server(spec, mask)
-        making.start()
-        if making.fault is not None:
-            raise making.fault
-        assert making.group is not None
-        if waits:
-            making.group.wait_started()
-        return making.group
+        return _made_by(making)
     except BaseException:
         making.give_up()
         raise
+
+
+def _made_by(making: _Making) -> Group:
+    spec = making.spec
+    if making.server is None and spec.start_method == "fork" and isinstance(spec.program, Function):
+        # The ranks are forks of the thread that asks for them.
+        with Held([plain.SIGINT]) as mask:
+            making.server = fork_server(spec, mask)
+    making.start()
+    if making.fault is not None:
+        raise making.fault
+    assert making.group is not None
+    return making.group
 
 
 class _Making:
