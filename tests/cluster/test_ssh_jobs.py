@@ -43,8 +43,8 @@ def test_ranks_use_the_interface_by_which_the_hosts_are_reached(ssh, tmp_path):
     script = write(tmp_path / "show.py", show)
     env = {**os.environ, **dict.fromkeys(names, "of_the_head")}  # ssh does not carry it
     for more, seen in [
-        ((), "uplink uplink\n"),
-        (("-x", "GLOO_SOCKET_IFNAME=own"), "own uplink\n"),
+        ((), "uplink uplink uplink\n"),
+        (("-x", "GLOO_SOCKET_IFNAME=own"), "own uplink uplink\n"),
     ]:
         done = ssh.run(*ssh.words("--prefix", "", *more, script), env=env)
         assert done.stdout == seen * 3
