@@ -7,6 +7,7 @@ import socket
 from hypothesis import strategies as st
 from inputs import CUTS, JSON, NUMBERS, TEXTS, cut, damaged, fields, lines_of
 
+from engines.packed import pack
 from outcomes import Reader
 from seams.control import Lines
 from seams.control import decode as decode_control
@@ -47,7 +48,7 @@ def check_link(given):
     driver = Wire(b"k" * 32, "driver", encrypts=False)
     node = Wire(b"k" * 32, "agent", encrypts=False)
     node.feed(driver.opening)
-    data = bytearray(node.opening + b"".join(node.pack(k, {"n": f}, b) for k, f, b in messages))
+    data = bytearray(node.opening + b"".join(pack(node, k, {"n": f}, b) for k, f, b in messages))
     if change:
         data[where % len(data)] ^= change
     heard = []

@@ -51,11 +51,15 @@ def run(session: Any, knock: int, files: str, private: Sequence[tuple[int, int]]
 
 
 def _close_those(sockets: Sequence[tuple[int, int]]) -> None:
-    """Close sockets that are still there; something else may have the number by now."""
+    """Close sockets that are still there; something else may have the number by now.
+
+    The number is kept, and leads to standard input: objects that this process has inherited close
+    it when they are collected.
+    """
     for fd, inode in sockets:
         try:
             if os.fstat(fd).st_ino == inode:
-                os.close(fd)
+                os.dup2(0, fd, inheritable=False)
         except OSError:
             pass  # it is closed
 
