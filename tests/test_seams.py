@@ -18,7 +18,7 @@ FILES = sorted(
     if p.parent.name != "seams" and p.name not in APART
 )
 # What users import, below `procession` and the drop-ins themselves.
-PUBLIC = r"procession\.elastic\.(api|errors|redirects|tail_log|subprocess_handler)\b"
+PUBLIC = r"procession\.elastic\.(api|errors|redirects|tail_log)\b"
 PACKAGES = {
     "procession",
     "procession.devices",

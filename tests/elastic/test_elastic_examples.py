@@ -290,4 +290,4 @@ def test_wait_and_signal_exception(tmp_path):
         until(lambda: False, "SignalException")
     except SignalException as e:
         pc.shutdown(e.sigval, timeout=30)
-    assert pc.subprocess_handlers[0].proc.returncode == -signal.SIGTERM
+    assert pc.wait().failures[0].exitcode == -signal.SIGTERM

@@ -13,9 +13,7 @@ def imported_by(statement):
     return set(json.loads(run_python("-c", code).stdout))
 
 
-@pytest.mark.parametrize(
-    "module", ["", ".api", ".errors", ".redirects", ".tail_log", ".subprocess_handler"]
-)
+@pytest.mark.parametrize("module", ["", ".api", ".errors", ".redirects", ".tail_log"])
 def test_torch_is_not_imported(module):
     """The original takes two seconds."""
     found = imported_by(f"import procession.elastic{module}")

@@ -42,7 +42,7 @@ def test_signals_raise(specs, number):
         send(number)
     assert raised.value.sigval is number
     pc.close(raised.value.sigval)
-    assert pc.subprocess_handlers[0].proc.returncode == -number
+    assert pc.wait().failures[0].exitcode == -number
 
 
 def test_signals_interrupt_wait(specs):

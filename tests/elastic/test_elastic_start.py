@@ -25,8 +25,7 @@ from procession.elastic import (
     SubprocessContext,
     start_processes,
 )
-from procession.elastic.subprocess_handler import SubprocessHandler, get_subprocess_handler
-from support import gone, until, write
+from support import write
 
 METHODS = ["spawn", "forkserver", "fork"]
 
@@ -127,58 +126,6 @@ def test_programs_run_where_this_process_is_and_rank_0_has_its_input(specs, tmp_
         cwd=tmp_path, timeout=30, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, f"hello {tmp_path}\n"), done.stderr
-
-
-def test_subprocess_handlers(specs):
-    pc = start_processes(
-        "sh", "sh", {0: ("-c", "exit 3"), 1: ("-c", "sleep 60")}, {0: {}, 1: {}}, logs_specs=specs
-    )
-    assert pc.subprocess_handlers.keys() == {0, 1}
-    assert {r: h.proc.pid for r, h in pc.subprocess_handlers.items()} == pc.pids()
-    assert [h.local_rank_id for h in pc.subprocess_handlers.values()] == [0, 1]
-    procs = [h.proc for h in pc.subprocess_handlers.values()]
-    assert procs[0].args == ("sh", "-c", "exit 3")
-    assert procs[0].wait() == 3
-    assert procs[0].returncode == procs[0].poll() == 3
-    assert procs[1].wait(30) == -signal.SIGTERM  # one fate
-    assert "returncode: -15" in repr(procs[1])
-    pc.wait()
-
-
-def test_a_running_subprocess(specs):
-    pc = start_processes("sleep", "sleep", {0: ("60",)}, {0: {}}, specs)
-    proc = pc.subprocess_handlers[0].proc
-    assert proc.poll() is None
-    assert proc.returncode is None
-    with pytest.raises(subprocess.TimeoutExpired):
-        proc.wait(0.01)
-    pc.subprocess_handlers[0].close(signal.SIGKILL)
-    assert proc.wait() == -signal.SIGKILL
-    result = pc.wait()
-    assert result.failures[0].exitcode == -signal.SIGKILL  # nobody but us knows who sent it
-    assert result.failures[0].signal_name() == "SIGKILL"
-
-
-@pytest.mark.parametrize("number", [None, signal.SIGKILL])
-def test_one_program_by_its_handler(tmp_path, number):
-    script = "echo $OURS $0; echo err >&2; sleep 60 & echo $!; wait"
-    paths = [tmp_path / "out", tmp_path / "err"]
-    given = ("sh", ("-c", script, 17), {"OURS": "ours"}, *map(str, paths), 5)
-    handler = get_subprocess_handler(*given)
-    assert handler.local_rank_id == 5
-    _, child = until(lambda: read_lines(paths[0])[1:] and read_lines(paths[0]))
-    assert read_lines(paths[0])[0] == "ours 17"
-    assert handler.proc.poll() is None
-    handler.close(number)
-    assert handler.proc.wait(30) == -(number or signal.SIGTERM)
-    handler.proc.group.wait_for_end()
-    gone([int(child)])
-    with pytest.raises(FileNotFoundError):
-        SubprocessHandler("no-such-program", (), {}, None, "", 0)
-
-
-def read_lines(path):
-    return path.read_text().splitlines()
 
 
 @pytest.mark.parametrize("entrypoint", ["false", fail])

@@ -32,8 +32,7 @@ def test_names_and_parameters(tmp_path):
         import importlib, inspect
 
         MODULES = ["", ".api", ".errors", ".errors.error_handler", ".errors.handlers",
-                   ".redirects", ".tail_log", ".subprocess_handler",
-                   ".subprocess_handler.handlers", ".subprocess_handler.subprocess_handler"]
+                   ".redirects", ".tail_log"]
         MORE = {".redirects": ["redirect", "redirect_stdout", "redirect_stderr"],
                 ".api": ["_validate_full_rank", "_terminate_process_handler", "logger"],
                 ".errors": ["logger"], ".tail_log": ["logger"]}

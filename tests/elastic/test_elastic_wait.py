@@ -24,7 +24,7 @@ def test_wait_0_is_one_look(specs, tmp_path):
     until((tmp_path / "on").exists)
     assert pc.wait(0) is None
     assert pc.wait(timeout=0.05, period=0.01) is None
-    pc.subprocess_handlers[0].proc.kill()
+    os.kill(pc.pids()[0], signal.SIGKILL)
     assert until(lambda: pc.wait(0)).is_failed()
 
 
@@ -103,7 +103,7 @@ def test_close_kills_what_does_not_obey_in_time(specs, tmp_path):
     pc = start_processes("sh", "sh", {r: ("-c", deaf, r) for r in range(2)}, {0: {}, 1: {}}, specs)
     until(lambda: len(list(tmp_path.glob("on*"))) == 2)
     pc.close(timeout=1)
-    assert pc.subprocess_handlers[0].proc.returncode == -signal.SIGKILL
+    assert pc.wait().failures[0].exitcode == -signal.SIGKILL
 
 
 def test_what_close_ended_is_no_success(specs):

@@ -44,7 +44,6 @@ def test_the_same_outcome(tmp_path, name):
     assert adopted.code == 0, adopted.output
     whose = "procession" if case.ours else "itself"
     assert adopted.ranks() == {0: (case.said, whose), 1: (case.said, whose)}, adopted.output
-    assert "left to torch" not in adopted.output
     plain = run(case, tmp_path, adopted=False)
     assert plain.code == 0, plain.output
     assert plain.ranks() == {0: (case.said, "itself"), 1: (case.said, "itself")}, plain.output
@@ -95,8 +94,8 @@ def test_in_python(tmp_path):
 
         with procession.adopt():
             accelerate.notebook_launcher(main, (), num_processes=2, use_port=sys.argv[1])
-        from torch.distributed.launcher.api import launch_agent
-        print(launch_agent.__code__.co_filename.rpartition("/")[2])
+        from torch.distributed.elastic.multiprocessing import start_processes
+        print(start_processes.__code__.co_filename.rpartition("/")[2])
     """
     from seams.system import free_port
 
@@ -104,4 +103,4 @@ def test_in_python(tmp_path):
     done = run_python(script, free_port(), cwd=tmp_path, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("sum 3.0, launched by procession") == 2
-    assert done.stdout.endswith("api.py\n")
+    assert done.stdout.endswith("__init__.py\n")

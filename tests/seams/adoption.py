@@ -4,7 +4,6 @@ from seams import lazily
 
 __getattr__ = lazily(
     {
-        "procession.elastic": "agent",
-        "procession.elastic.ranks": "python_program",
+        "procession.elastic.ranks": "as_python_program",
     }
 )

@@ -47,10 +47,8 @@ def adopt(*, children: bool = False) -> Adoption:
 
     From now on, `torch.distributed.run`, `torch.distributed.launch`, `elastic_launch` and
     `launch_agent`, elastic's `start_processes`, and `spawn` and `start_processes` of
-    `torch.multiprocessing` launch groups of procession, whether or not torch is imported already,
-    and whoever calls them. Parameters, results and the classes of exceptions are torch's. A launch
-    that procession cannot do exactly (several machines, a rendezvous or an agent of one's own) is
-    left to torch's agent, and a warning of the logger `procession.adoption` says why.
+    `torch.multiprocessing` start groups of procession, whether or not torch is imported already,
+    and whoever calls them. Parameters, results and the classes of exceptions are torch's.
 
     children: also in Python programs that this process starts from now on, by two variables of its
         environment (PYTHONPATH and PROCESSION_ADOPT); they need procession installed, and torch is

@@ -1,7 +1,7 @@
-"""Gives three functions of torch other code, as soon as their modules are imported.
+"""Gives two functions of torch other code, as soon as their modules are imported.
 
 Theory of operation. A finder stands before all others in `sys.meta_path`. It finds nothing by
-itself: for the three modules it asks the others, and has `_replace` called when the module has run.
+itself: for the two modules it asks the others, and has `_replace` called when the module has run.
 Modules that are there already are changed at once. What is changed is the code of the function
 (`__code__`), not the module's attribute: a function that somebody has imported before by its name
 is the same object, and so it does not matter who imported what, and when. Both are undone.
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def _launch_agent(*args: Any, **kwargs: Any) -> Any:
-    import importlib
-
-    return importlib.import_module("procession.elastic.agent").launch_agent(*args, **kwargs)
-
-
 def _start_elastic(*args: Any, **kwargs: Any) -> Any:
     import importlib
 
@@ -44,14 +38,12 @@ def _start_processes(*args: Any, **kwargs: Any) -> Any:
     return ours.start_processes(*args, **kwargs)
 
 
-AGENT = "torch.distributed.launcher.api"
 ELASTIC = "torch.distributed.elastic.multiprocessing"
 SPAWN = "torch.multiprocessing.spawn"
 
 # By module: the name of its function, and whose code that gets. The code runs in torch's module:
 # it can use no name of this one.
 REPLACED = {
-    AGENT: ("launch_agent", _launch_agent),
     ELASTIC: ("start_processes", _start_elastic),
     SPAWN: ("start_processes", _start_processes),
 }
@@ -81,16 +73,16 @@ class Replaced:
         vars(self.function).pop("__signature__", None)
 
 
-_replaced: dict[str, Replaced] = {}  # by module
+replaced: dict[str, Replaced] = {}  # by module
 
 
 def original(module: str) -> Any:
     """Give the function of a module as torch has it. Raises KeyError if it is not replaced."""
-    return _replaced[module].original
+    return replaced[module].original
 
 
 class Finder:
-    """Finds the three modules by the other finders, and has a loader replace what is in them."""
+    """Finds the two modules by the other finders, and has a loader replace what is in them."""
 
     def __init__(self) -> None:
         self._busy: set[str] = set()  # other finders of this kind ask all others, too
@@ -147,7 +139,7 @@ def _replace(module: ModuleType) -> None:
             name,
         )
         return
-    _replaced[module.__name__] = Replaced(function, ours.__code__)
+    replaced[module.__name__] = Replaced(function, ours.__code__)
 
 
 def install() -> None:
@@ -165,5 +157,5 @@ def uninstall() -> None:
     """Leave torch as it was."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
-    while _replaced:
-        _replaced.popitem()[1].undo()
+    while replaced:
+        replaced.popitem()[1].undo()

@@ -29,9 +29,8 @@ DESCRIPTION = f"""\
 {COMMANDS["adopt"].capitalize()}.
 
 torch.distributed.run and .launch, elastic_launch, launch_agent, elastic's start_processes, and
-torch.multiprocessing's spawn and start_processes launch groups of procession in it. What procession
-cannot do exactly is left to torch, and one line says so. Everything else is as without this
-command: output, log files, exceptions, exit codes."""
+torch.multiprocessing's spawn and start_processes start groups of procession in it. Everything else
+is as without this command: output, log files, exceptions, exit codes."""
 EPILOG = """\
 examples:
   procession adopt -- accelerate launch --num_processes 4 train.py

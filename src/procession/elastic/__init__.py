@@ -55,7 +55,7 @@ __all__ = [
     "to_map",
 ]
 
-_MODULES = ("api", "errors", "redirects", "subprocess_handler", "tail_log")
+_MODULES = ("api", "errors", "redirects", "tail_log")
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,6 @@ from procession.elastic.logs import DefaultLogsSpecs, LogsDest, LogsSpecs, to_ma
 from procession.elastic.ranks import MultiprocessContext, SubprocessContext
 from procession.elastic.redirects import redirect_stderr, redirect_stdout
 from procession.elastic.signals import SignalException, raise_signal
-from procession.elastic.subprocess_handler import SubprocessHandler, get_subprocess_handler
 from procession.elastic.tail_log import TailLog
 from procession.values.policy import Std
 
@@ -28,10 +27,8 @@ __all__ = [
     "SignalException",
     "Std",
     "SubprocessContext",
-    "SubprocessHandler",
     "TailLog",
     "get_std_cm",
-    "get_subprocess_handler",
     "record",
     "redirect_stderr",
     "redirect_stdout",

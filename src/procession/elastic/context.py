@@ -17,14 +17,13 @@ from typing import Any
 
 from procession.elastic.errors.failure import NOT_AVAILABLE, ProcessFailure
 from procession.elastic.logs import LogsSpecs, output_to
-from procession.elastic.plan import STOP, as_arguments, as_text, environment, placement_of
+from procession.elastic.plan import as_arguments, as_text, environment, placement_of
 from procession.elastic.signals import give_signals_back, let_signals_raise
 from procession.explain.report import details, headline
 from procession.group.group import Group
 from procession.group.result import StillRuns
 from procession.rules.tables import Phase
 from procession.values.errors import GroupFailed, ProcessionError, RankEnd
-from procession.values.policy import Stop
 
 logger = logging.getLogger("procession.elastic.api")
 
@@ -100,10 +99,7 @@ class PContext(abc.ABC):
     these texts are also written to one file for all ranks, with their prefixes.
 
     nprocs: how many ranks. stdouts, stderrs, error_files: paths by local rank.
-    stop: how the others are ended after a failure; may be changed before `start`.
     """
-
-    stop: Stop = STOP
 
     def __init__(
         self,

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from procession.elastic.logs import LogsDest
-from procession.group.group import Group
-from procession.group.making import begin
-from procession.output.wiring import Output
 from procession.prepare.placing import place
 from procession.values.environment import callers_environment
 from procession.values.errors import SpecError
 from procession.values.placement import MODES, Placement
 from procession.values.policy import Stop
-from procession.values.program import Module, Script, program_problem
 from procession.values.spec import make_spec
 
 logger = logging.getLogger("procession.elastic.api")
@@ -59,29 +54,6 @@ def as_arguments(given: Any, rank: int) -> tuple[Any, ...]:
         raise TypeError(
             f"args of rank {rank} must be a tuple, not {given!r}; one argument is ({given!r},)"
         ) from None
-
-
-def begin_program(
-    program: str | Script | Module,
-    args: Mapping[int, Sequence[str]],
-    envs: Sequence[Mapping[str, str | None]],
-    output: Output,
-    **options: Any,
-) -> Group:
-    """Begin ranks that run a program, and return while they start; rank 0 has our stdin.
-
-    options: the others of `make_spec`. Raises FileNotFoundError or PermissionError if there is no
-    such program.
-    """
-    if isinstance(program, str):
-        for env in envs:
-            problem = program_problem(program, None, env.get("PATH"))
-            if problem:
-                code = errno.EACCES if os.path.exists(program) else errno.ENOENT
-                raise OSError(code, problem, program)
-    by_rank = dict(enumerate(envs))
-    spec = make_spec(program, nproc=len(envs), args=args, env=by_rank, stdin=0, **options)
-    return begin(spec, output)
 
 
 def placement_of(numa_options: Any, nproc: int) -> Placement | None:

@@ -1,19 +1,21 @@
-"""The kinds of `PContext`: ranks that run a function, a program, or a Python program."""
+"""The kinds of `PContext`: ranks that run a function, or a program."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from procession.adoption import hooks
 from procession.elastic.context import PContext
 from procession.elastic.logs import LogsSpecs
-from procession.elastic.plan import begin_program
-from procession.elastic.subprocess_handler import SubprocessHandler, handlers_of
+from procession.elastic.plan import STOP
 from procession.group.group import Group
-from procession.values.program import Module, Script
+from procession.group.making import begin
+from procession.values.program import Module, Script, program_problem
+from procession.values.spec import make_spec
 from procession.worker import ending
 
 
@@ -58,7 +60,7 @@ class MultiprocessContext(PContext):
             env=dict(enumerate(envs)),
             name=self.name,
             start_method=self.start_method,
-            stop=self.stop,
+            stop=STOP,
             placement=self._placement,
             output=self._output,
         )
@@ -67,54 +69,53 @@ class MultiprocessContext(PContext):
 class SubprocessContext(PContext):
     """Ranks that run a program; parameters are those of `PContext`.
 
-    subprocess_handlers: by local rank; the `proc` of each looks like a `subprocess.Popen`.
+    Where this process has adopted procession, `python -u script.py` becomes ranks that are forked
+    from one interpreter, which has made the script's imports.
     """
 
-    subprocess_handlers: Mapping[int, SubprocessHandler] = MappingProxyType({})
-
     def _begin(self, envs: list[dict[str, str | None]]) -> Group:
-        program = str(self.entrypoint)
-        words = {rank: tuple(map(str, self.args[rank])) for rank in range(self.nprocs)}
-        options = {"name": self.name, "stop": self.stop, "placement": self._placement}
-        group = begin_program(program, words, envs, self._output, **options)
-        commands = [(program, *words[rank]) for rank in range(self.nprocs)]
-        self.subprocess_handlers = handlers_of(group, commands)
-        return group
+        program: str | Script | Module = str(self.entrypoint)
+        words = [[*map(str, self.args[rank])] for rank in range(self.nprocs)]
+        if hooks.ELASTIC in hooks.replaced:
+            program, words = as_python_program(program, words)
+        if isinstance(program, str):
+            for env in envs:
+                problem = program_problem(program, None, env.get("PATH"))
+                if problem:
+                    code = errno.EACCES if os.path.exists(program) else errno.ENOENT
+                    raise OSError(code, problem, program)
+        spec = make_spec(
+            program,
+            nproc=self.nprocs,
+            args=dict(enumerate(words)),
+            env=dict(enumerate(envs)),
+            stdin=0,
+            name=self.name,
+            stop=STOP,
+            placement=self._placement,
+        )
+        return begin(spec, self._output)
 
 
-class PythonContext(PContext):
-    """Ranks that run a Python program, forked from one interpreter that has made its imports.
+def as_python_program(
+    entrypoint: str, words: list[list[str]]
+) -> tuple[str | Script | Module, list[list[str]]]:
+    """Read `python -u PATH ...` and `python -u -m NAME ...` as what they run, and its arguments.
 
-    program: what they run, without buffers, as under `python -u`. title: its name in reports. The
-    others are those of `PContext`.
-    """
-
-    def __init__(
-        self, program: Script | Module, title: str, *, envs: Mapping[int, Any], **more: Any
-    ) -> None:
-        self._program = program
-        self._title = title
-        unbuffered = {rank: {**env, "PYTHONUNBUFFERED": "1"} for rank, env in envs.items()}
-        super().__init__(entrypoint=sys.executable, envs=unbuffered, **more)
-
-    def _begin(self, envs: list[dict[str, str | None]]) -> Group:
-        options = {"name": self._title, "stop": self.stop, "placement": self._placement}
-        return begin_program(self._program, self.args, envs, self._output, **options)
-
-
-def python_program(entrypoint: str, args: Sequence[Any]) -> tuple[Script | Module, int] | None:
-    """Give what `python -u PATH ...` or `python -u -m NAME ...` runs, and how many words that are.
-
-    None if this is no such command, or if an interpreter started by it would differ from ours.
+    words: by rank. Another command, one whose program differs by rank, and one whose interpreter
+    would differ from ours stay as they are.
     """
     first = "".join(sys.orig_argv[1:2])
     has_flags = first.startswith("-") and first not in ("-u", "-m", "-c")
-    if entrypoint != sys.executable or has_flags or not all(isinstance(arg, str) for arg in args):
-        return None
-    match args:
+    if entrypoint != sys.executable or has_flags:
+        return entrypoint, words
+    match words[0]:
         case ["-u", "-m", name, *_]:
-            return Module(name), 3
+            program, count = Module(name), 3
         case ["-u", path, *_] if os.path.isfile(path):
-            return Script(path), 2
+            program, count = Script(path), 2
         case _:
-            return None
+            return entrypoint, words
+    if any(each[:count] != words[0][:count] for each in words):
+        return entrypoint, words
+    return program, [each[count:] for each in words]
