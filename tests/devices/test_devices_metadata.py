@@ -59,9 +59,9 @@ def test_it_is_not_asked_if_a_variable_says_so():
         told = {
             "GCE_METADATA_HOST": address,
             "TPU_SKIP_MDS_QUERY": "1",
-            "TPU_ACCELERATOR_TYPE": "v3-8",
+            "TPU_ACCELERATOR_TYPE": "v4-8",
         }
-        assert find_topology(told) == Topology("v3-8", (2, 2, 1))
+        assert find_topology(told) == Topology("v4-8", (2, 2, 1))
     assert not asked
 
 

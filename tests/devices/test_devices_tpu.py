@@ -33,7 +33,7 @@ TWO = ("10.130.0.31", "10.130.0.30")
 @pytest.mark.parametrize(
     ("topology", "bounds", "task", "places"),
     [
-        (made("v3-32", 3, MANY), "4,4,1", 12, addresses(*MANY)),
+        (made("v4-32", 3, MANY), "2,2,4", 12, addresses(*MANY)),
         (made("v4-16", 1, TWO, ((1, 1, 2), (2, 2, 1))), "2,2,2", 4, addresses(*TWO)),
         # The seventh generation counts cores.
         (made("tpu7x-8", 0, (), ((1, 1, 1), (2, 2, 1))), "2,2,1,2", 0, addresses("localhost")),
@@ -74,15 +74,14 @@ def test_a_host_runs_one_rank_or_one_per_chip(n, bounds, there):
 @pytest.mark.parametrize(
     ("kind", "hosts", "bounds", "chips", "per_host"),
     [
-        ("v2-32", 4, None, (4, 4, 1), 4),
         ("v4-8", 1, None, (2, 2, 1), 4),
         ("v4-16", 2, None, (2, 2, 2), 4),
         ("v5litepod-8", 1, None, (2, 4, 1), 8),
         ("v5litepod-8", 2, None, (2, 4, 1), 4),
         ("v6e-8", 1, None, (2, 4, 1), 8),
-        # Hosts that tell are believed, from the fourth generation on.
+        # Hosts that tell are believed.
         ("v4-8", 1, ((1, 1, 1), (1, 2, 1)), (1, 2, 1), 2),
-        ("v3-8", 1, ((1, 1, 1), (1, 2, 1)), (2, 2, 1), 4),
+        ("v3-8", 1, ((1, 1, 1), (2, 2, 1)), (2, 2, 1), 4),
     ],
 )
 def test_shapes(kind, hosts, bounds, chips, per_host):
@@ -116,7 +115,7 @@ HOST_BOUNDS: '1,1,2'
 RUNTIME: 'gcr.io/images/tpu:stable'
 WORKER_ID: '1'
 """
-OLD = 'ACCELERATOR_TYPE: "v3-8"\nWORKER_ID: "0"'  # which tells no bounds
+PLAIN = 'ACCELERATOR_TYPE: "v4-8"\nWORKER_ID: "0"'  # which tells no bounds
 
 
 @pytest.mark.parametrize(
@@ -124,7 +123,7 @@ OLD = 'ACCELERATOR_TYPE: "v3-8"\nWORKER_ID: "0"'  # which tells no bounds
     [
         (TPU_ENV, "w:7:a,w:8:b", Topology("v4-16", (2, 2, 2), 1, ("a", "b"))),
         (TPU_ENV, "a,b", Topology("v4-16", (2, 2, 2), 1, ("a", "b"))),
-        (OLD, "w:1:a", Topology("v3-8", (2, 2, 1))),
+        (PLAIN, "w:1:a", Topology("v4-8", (2, 2, 1))),
     ],
 )
 def test_a_topology_by_metadata(told, endpoints, found):

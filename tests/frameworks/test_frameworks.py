@@ -85,17 +85,15 @@ def test_accelerates_own_scripts(tmp_path):
 
 
 def test_in_python(tmp_path):
-    """`procession.adopt()` after accelerate was imported, and only as long as the block."""
+    """`procession.adopt()` after accelerate was imported."""
     ready(CASES["notebook_launcher"], tmp_path)
     source = """
         import sys
         import accelerate, procession
         from notebook import main
 
-        with procession.adopt():
-            accelerate.notebook_launcher(main, (), num_processes=2, use_port=sys.argv[1])
-        from torch.distributed.elastic.multiprocessing import start_processes
-        print(start_processes.__code__.co_filename.rpartition("/")[2])
+        procession.adopt()
+        accelerate.notebook_launcher(main, (), num_processes=2, use_port=sys.argv[1])
     """
     from seams.system import free_port
 
@@ -103,4 +101,3 @@ def test_in_python(tmp_path):
     done = run_python(script, free_port(), cwd=tmp_path, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("sum 3.0, launched by procession") == 2
-    assert done.stdout.endswith("__init__.py\n")

@@ -8,7 +8,7 @@ who is meant: a pid (that process alone, also after an exec), or `children`, whi
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 
 VARIABLE = "PROCESSION_ADOPT"
 PATH = "PYTHONPATH"
@@ -20,19 +20,3 @@ def variables(env: Mapping[str, str], whom: str) -> dict[str, str]:
     """Give the variables by which an interpreter adopts. env: where they will stand."""
     paths = [path for path in env.get(PATH, "").split(os.pathsep) if path and path != STARTUP]
     return {VARIABLE: whom, PATH: os.pathsep.join([STARTUP, *paths])}
-
-
-def put(env: MutableMapping[str, str]) -> bool:
-    """Have all interpreters adopt that start with this environment; False if they do already."""
-    if env.get(VARIABLE) == EVERYBODY:
-        return False
-    env.update(variables(env, EVERYBODY))
-    return True
-
-
-def take(env: MutableMapping[str, str]) -> None:
-    """Undo `put`. What others have added to PYTHONPATH since stays."""
-    env.pop(VARIABLE, None)
-    left = [path for path in env.pop(PATH, "").split(os.pathsep) if path not in ("", STARTUP)]
-    if left:
-        env[PATH] = os.pathsep.join(left)

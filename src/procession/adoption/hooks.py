@@ -4,7 +4,7 @@ Theory of operation. A finder stands before all others in `sys.meta_path`. It fi
 itself: for the two modules it asks the others, and has `_replace` called when the module has run.
 Modules that are there already are changed at once. What is changed is the code of the function
 (`__code__`), not the module's attribute: a function that somebody has imported before by its name
-is the same object, and so it does not matter who imported what, and when. Both are undone.
+is the same object, and so it does not matter who imported what, and when.
 
 Rejected: to set attributes of modules, which misses `from torch.multiprocessing import spawn`; to
 put modules of ours into `sys.modules`, which lack what else torch's have.
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
-    from types import CodeType, ModuleType
+    from types import ModuleType
     from typing import Any
 
 
@@ -41,44 +41,11 @@ def _start_processes(*args: Any, **kwargs: Any) -> Any:
 ELASTIC = "torch.distributed.elastic.multiprocessing"
 SPAWN = "torch.multiprocessing.spawn"
 
-# By module: the name of its function, and whose code that gets. The code runs in torch's module:
-# it can use no name of this one.
-REPLACED = {
-    ELASTIC: ("start_processes", _start_elastic),
-    SPAWN: ("start_processes", _start_processes),
-}
+# By module: the code that its `start_processes` gets. The code runs in torch's module: it can use
+# no name of this one.
+REPLACED = {ELASTIC: _start_elastic, SPAWN: _start_processes}
 
-
-class Replaced:
-    """A function with other code. function: it; original: one like it, with its own code."""
-
-    def __init__(self, function: FunctionType, code: CodeType) -> None:
-        import inspect  # torch has imported it
-
-        self.function = function
-        self.original = FunctionType(
-            function.__code__, function.__globals__, function.__name__, function.__defaults__
-        )
-        self.original.__kwdefaults__ = function.__kwdefaults__
-        vars(function)["__signature__"] = inspect.signature(function)
-        # The new code takes whatever it is given: defaults are the original's to fill in.
-        function.__defaults__, function.__kwdefaults__ = None, None  # type: ignore[assignment]
-        function.__code__ = code
-
-    def undo(self) -> None:
-        """Give the function its own code again."""
-        self.function.__code__ = self.original.__code__
-        self.function.__defaults__ = self.original.__defaults__
-        self.function.__kwdefaults__ = self.original.__kwdefaults__
-        vars(self.function).pop("__signature__", None)
-
-
-replaced: dict[str, Replaced] = {}  # by module
-
-
-def original(module: str) -> Any:
-    """Give the function of a module as torch has it. Raises KeyError if it is not replaced."""
-    return replaced[module].original
+replaced: set[str] = set()  # the modules whose function has our code
 
 
 class Finder:
@@ -116,8 +83,7 @@ class _Loader:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)
-        if _finder in sys.meta_path:
-            _replace(module)
+        _replace(module)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -127,19 +93,24 @@ _finder: Any = Finder()
 
 
 def _replace(module: ModuleType) -> None:
-    """Replace the function of a module; one that is not as we know it is left as it is."""
-    name, ours = REPLACED[module.__name__]
-    function = getattr(module, name, None)
+    """Replace `start_processes` of a module; one that is not as we know it is left as it is."""
+    function = getattr(module, "start_processes", None)
     if not isinstance(function, FunctionType) or function.__closure__:
         import logging
 
         logging.getLogger("procession.adoption").warning(
-            "%s.%s of this torch is not a function that procession knows: it stays torch's [P415]",
+            "%s.start_processes of this torch is not a function that procession knows: "
+            "it stays torch's [P415]",
             module.__name__,
-            name,
         )
         return
-    replaced[module.__name__] = Replaced(function, ours.__code__)
+    import inspect  # torch has imported it
+
+    vars(function)["__signature__"] = inspect.signature(function)
+    # The new code takes whatever it is given: defaults are the caller's or ours to fill in.
+    function.__defaults__, function.__kwdefaults__ = None, None  # type: ignore[assignment]
+    function.__code__ = REPLACED[module.__name__].__code__
+    replaced.add(module.__name__)
 
 
 def install() -> None:
@@ -151,11 +122,3 @@ def install() -> None:
         module = sys.modules.get(name)
         if module is not None:
             _replace(module)
-
-
-def uninstall() -> None:
-    """Leave torch as it was."""
-    if _finder in sys.meta_path:
-        sys.meta_path.remove(_finder)
-    while replaced:
-        replaced.popitem()[1].undo()

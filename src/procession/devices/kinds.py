@@ -5,8 +5,8 @@ Pure: from what a rank inherits to what is added. TPUs have a file of their own,
 - NVIDIA: CUDA_VISIBLE_DEVICES names GPUs, or parts of them (MIG).
 - AMD: ROCR_VISIBLE_DEVICES filters first; HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES where that
   is not set, numbers what is left. A rank gets one of them only. Slurm may set CUDA's, too.
-- Intel: ZE_AFFINITY_MASK filters first; ONEAPI_DEVICE_SELECTOR numbers what is left. oneCCL needs
-  the rank's number and count where there is no MPI.
+- Intel: ZE_AFFINITY_MASK filters first; ONEAPI_DEVICE_SELECTOR numbers what is left, and may only
+  name all of it. oneCCL needs the rank's number and count where there is no MPI.
 - Huawei Ascend: ASCEND_RT_VISIBLE_DEVICES names NPUs by numbers, without spaces.
 - AWS Neuron: NEURON_RT_VISIBLE_CORES names cores and ranges of them.
 - JAX: JAX_LOCAL_DEVICE_IDS. It has no variables for the number of a process and their count:
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from procession.devices.seat import Seat, Variables, is_number, read_devices
+from procession.devices.seat import Seat, Variables
 from procession.devices.tpu import tpu
 from procession.values.errors import SpecError
 from procession.values.figures import parse_ranks
@@ -28,7 +28,7 @@ MASK, SELECTOR = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
 ASCEND, CORES, JAX = "ASCEND_RT_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES", "JAX_LOCAL_DEVICE_IDS"
 
 BACKEND = "level_zero"  # of Intel's
-ALL = ("*", "gpu")
+ALL = (f"{BACKEND}:*", f"{BACKEND}:gpu")
 LOOPBACK = ("127.0.0.1:", "localhost:", "[::1]:")
 
 
@@ -55,7 +55,7 @@ def virtual(seat: Seat) -> Variables:
 
 def _rocm(seat: Seat) -> Variables:
     if ROCR in seat.inherited and HIP in seat.inherited:
-        raise _two_filters(ROCR, HIP)
+        raise SpecError(f"{ROCR} and {HIP} both filter devices: unset one of them")
     found = [n for n in (ROCR, HIP, CUDA) if n in seat.inherited]
     name = found[0] if found else HIP
     variables: Variables = dict.fromkeys(found)
@@ -66,42 +66,17 @@ def _rocm(seat: Seat) -> Variables:
 def _intel(seat: Seat) -> Variables:
     """Local rank 0 is for the device; oneCCL gets the rank's own number."""
     variables = seat.defaults({"CCL_PROCESS_LAUNCHER": "none"})
-    selected = _selected(seat)
-    if selected is None:
-        variables[MASK] = seat.device(MASK)
-        if SELECTOR in seat.inherited:  # it names all that the mask leaves
-            variables[SELECTOR] = f"{BACKEND}:0"
-    elif MASK in seat.inherited:
-        raise _two_filters(MASK, SELECTOR)
-    else:
-        variables[SELECTOR] = f"{BACKEND}:{seat.pick(SELECTOR, selected)}"
+    text = seat.inherited.get(SELECTOR)
+    if text is not None:
+        if text not in ALL:
+            raise SpecError(f"{SELECTOR}={text!r} cannot be dealt out to ranks: use {MASK}")
+        variables[SELECTOR] = f"{BACKEND}:0"  # it names all that the mask leaves
+    variables[MASK] = seat.device(MASK)
     return variables | {
         "CCL_LOCAL_RANK": str(seat.local_rank),
         "CCL_LOCAL_SIZE": str(seat.local_world_size),
         "LOCAL_RANK": "0",
     }
-
-
-def _two_filters(first: str, second: str) -> SpecError:
-    return SpecError(f"{first} and {second} both filter devices: unset one of them")
-
-
-def _selected(seat: Seat) -> list[str] | None:
-    """Give the devices that Intel's selector names; None where it names all of them."""
-    text = seat.inherited.get(SELECTOR)
-    if text is None:
-        return None
-    backend, colon, devices = text.partition(":")
-    if backend.strip() == BACKEND and colon:
-        if devices.strip() in ALL:
-            return None
-        words = read_devices(SELECTOR, devices)
-        if all(is_number(w) for w in words):
-            return words
-    raise SpecError(
-        f"{SELECTOR}={text!r} cannot be dealt out to ranks: write, for example, "
-        f"{BACKEND}:0,1, or use {MASK}"
-    )
 
 
 def _ascend(seat: Seat) -> Variables:

@@ -24,16 +24,10 @@ _V5E = {
     128: (8, 16, 1), 256: (16, 16, 1),
 }  # fmt: skip
 SHAPES: dict[str, dict[int, Shape]] = {
-    "v2": {8: (2, 2, 1), 32: (4, 4, 1), 128: (8, 8, 1), 256: (8, 16, 1), 512: (16, 16, 1)},
-    "v3": {
-        8: (2, 2, 1), 32: (4, 4, 1), 64: (4, 8, 1), 128: (8, 8, 1), 256: (8, 16, 1),
-        512: (16, 16, 1), 1024: (16, 32, 1), 2048: (32, 32, 1),
-    },
     "v4": {8: (2, 2, 1), 16: (2, 2, 2), 32: (2, 2, 4), 64: (2, 4, 4), 128: (4, 4, 4)},
     "v5litepod": _V5E,
     "v6e": _V5E,
 }  # fmt: skip
-SHAPED_BY_TYPE = 3  # the last generation whose hosts do not report their bounds
 
 BOUNDS = (("TPU_HOST_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"),
           ("TPU_PROCESS_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS"))  # fmt: skip
@@ -136,9 +130,9 @@ def make_topology(
 
     bounds: how the hosts lie, and how the chips of a host; None: not known.
     """
-    family, size, generation = _type_of(accelerator)
+    family, size, _ = _type_of(accelerator)
     chips = SHAPES.get(family, {}).get(int(size))
-    if bounds is not None and (chips is None or int(generation) > SHAPED_BY_TYPE):
+    if bounds is not None:
         chips = tuple(a * b for a, b in zip(*bounds, strict=True))
     if chips is None:
         raise SpecError(

@@ -6,6 +6,7 @@ The ranks are those of `spawn`; what their callers catch is torch's.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -26,10 +27,10 @@ def start_processes(
 
     nprocs: what is no whole number raises TypeError; less than 0 is 0.
     """
-    theirs: Any = hooks.original(hooks.SPAWN).__globals__
+    theirs = vars(sys.modules[hooks.SPAWN])
     started = launch(fn, args, max(0, operator.index(nprocs)), False, daemon, start_method)
     assert started is not None
-    # Callers ask whether it is torch's, and may join it when nothing is adopted any more.
+    # Callers ask whether it is torch's.
     kind: Any = type("ProcessContext", (_Context, theirs["ProcessContext"]), {"theirs": theirs})
     context: ProcessContext = kind(started.processes, started.error_files)
     if join:

@@ -12,6 +12,5 @@ is complete. Where torch_xla is not installed, ranks run without it.
 from __future__ import annotations
 
 from procession.xla.spawning import launch, spawn
-from procession.xla.wrappers import MpModelWrapper, MpSerialExecutor
 
-__all__ = ["MpModelWrapper", "MpSerialExecutor", "launch", "spawn"]
+__all__ = ["launch", "spawn"]
