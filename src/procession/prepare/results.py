@@ -173,7 +173,7 @@ def value_of(program: Program, body: Body) -> Any:
 
 
 def exception_of(program: Program, record: Description) -> BaseException | None:
-    """Rebuild the exception of a rank, with its traceback, causes and notes; None if it has none.
+    """Rebuild the exception of a rank, with its traceback and causes; None if it has none.
 
     Of a program that may send no pickles, none is rebuilt.
     """
@@ -187,30 +187,16 @@ def exception_of(program: Program, record: Description) -> BaseException | None:
 
 
 def _rebuild(parts: list[Description]) -> BaseException:
-    errors: list[BaseException | None] = [None] * len(parts)
-    for i, part in enumerate(parts):
-        error = errors[i]
-        if error is None:  # there are exceptions that are false
-            error = errors[i] = _unpickled(part)
-        # The members of a group came in its own pickle, too: those are the ones that it holds.
-        members: tuple[BaseException, ...] = getattr(error, "exceptions", ())
-        for member, place in zip(members, part.get("members", ()), strict=False):
-            if place is not None and errors[place] is None:
-                errors[place] = member
+    errors = [_unpickled(part) for part in parts]
     for error, part in zip(errors, parts, strict=True):
-        assert error is not None
         cause, context = part["cause"], part["context"]
         try:
             error.__cause__ = None if cause is None else errors[cause]
             error.__context__ = None if context is None else errors[context]
             error.__suppress_context__ = bool(part["suppress"])
-            for note in part.get("notes", ()):
-                if note not in getattr(error, "__notes__", ()) and hasattr(error, "add_note"):
-                    error.add_note(note)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         except (AttributeError, TypeError):
             pass  # an exception that does not let itself be changed
         error.__traceback__ = _traceback(part["frames"])
-    assert errors[0] is not None
     return errors[0]
 
 

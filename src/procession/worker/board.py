@@ -49,19 +49,6 @@ COUNTS = 1 << 64  # after its largest value a count goes on at 0: any process ma
 SAID = COUNTER + RANK.size  # where the words begin
 
 
-def begin(memory: mmap, at: int) -> int:
-    """Say that a page is being written from now on; gives the counter for `finish`."""
-    counter = int.from_bytes(memory[at : at + COUNTER], "little")
-    counter |= 1  # it is odd already after a write that did not finish
-    memory[at : at + COUNTER] = counter.to_bytes(COUNTER, "little")
-    return counter
-
-
-def finish(memory: mmap, at: int, counter: int) -> None:
-    """Say that a page is written."""
-    memory[at : at + COUNTER] = ((counter + 1) % COUNTS).to_bytes(COUNTER, "little")
-
-
 def read(memory: mmap, at: int, size: int) -> bytes | None:
     """Give what follows the counter, size bytes of it; None if it was never seen at rest."""
     for _ in range(100):
@@ -99,10 +86,12 @@ class Page:
             text = "\0".join(parts[:2]).encode()
         memory, at = self.memory, self._at
         (beats, _, _) = RANK.unpack_from(memory, at + COUNTER)
-        counter = begin(memory, at)
+        counter = int.from_bytes(memory[at : at + COUNTER], "little")
+        counter |= 1  # it is odd already after a write that did not finish
+        memory[at : at + COUNTER] = counter.to_bytes(COUNTER, "little")
         memory[at + SAID : at + SAID + len(text)] = text
         RANK.pack_into(memory, at + COUNTER, (beats + 1) % COUNTS, time.monotonic_ns(), len(text))
-        finish(memory, at, counter)
+        memory[at : at + COUNTER] = ((counter + 1) % COUNTS).to_bytes(COUNTER, "little")
 
 
 def _plain(value: Any) -> str:

@@ -33,7 +33,7 @@ KEPT = 30_000  # characters of each end of a text that is too long; JSON may nee
 LITTLE = 1000  # MB of shared memory
 DYING = 0.1  # seconds in which a child that closed its pipes can be waited for
 ENLARGE = "if it was full, make it larger (docker run --shm-size=8g) or set num_workers=0"
-MOST = 100  # exceptions in one description: causes, contexts, members of groups
+MOST = 100  # exceptions in one description: causes and contexts
 # The bootstrap, and what it starts a program with (a file in Python 3.10, frozen since).
 _OUR_FILES = (
     os.path.dirname(os.path.abspath(__file__)) + os.sep,
@@ -185,9 +185,6 @@ def _parts(root: BaseException) -> list[Record]:
         record["cause"] = place(error.__cause__)
         same = error.__context__ is error.__cause__
         record["context"] = record["cause"] if same else place(error.__context__)
-        members: object = getattr(error, "exceptions", None)
-        if isinstance(members, tuple):
-            record["members"] = [place(e) for e in members]  # pyright: ignore[reportUnknownVariableType]
         records.append(record)
     return records
 
@@ -206,12 +203,6 @@ def _part(error: BaseException) -> Record:
             continue  # a class or an attribute that does not pickle
         record[name] = binascii.b2a_base64(body, newline=False).decode("ascii")
         break
-    try:
-        notes = getattr(error, "__notes__", None)
-        if isinstance(notes, list):
-            record["notes"] = [text_of(n) for n in notes]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    except BaseException:
-        pass  # a property of that name
     return record
 
 

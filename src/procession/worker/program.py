@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 
 from procession.worker.byvalue import MAIN, set_inherited
 
@@ -45,21 +45,16 @@ def run_script(program: Job) -> None:
     exec(code, main.__dict__)
 
 
-def _compiled(path: str, main: ModuleType) -> CodeType:
+def _compiled(path: str, main: ModuleType) -> Any:
     import importlib.machinery
 
     main.__file__ = path
     main.__dict__["__cached__"] = None
     if path.endswith(".pyc"):
-        loader = importlib.machinery.SourcelessFileLoader("__main__", path)
-        main.__loader__ = loader
-        code = loader.get_code("__main__")
-        assert code is not None
-        return code
-    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
-    with open(path, "rb") as f:
-        source = f.read()
-    return compile(source, path, "exec", dont_inherit=True)
+        main.__loader__ = loader = importlib.machinery.SourcelessFileLoader("__main__", path)
+        return loader.get_code("__main__")
+    main.__loader__ = loader = importlib.machinery.SourceFileLoader("__main__", path)
+    return loader.source_to_code(loader.get_data(path), path)
 
 
 def _is_archive(path: str) -> bool:

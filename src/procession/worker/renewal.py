@@ -36,7 +36,7 @@ def renew() -> None:
         if module is not None:
             try:
                 make_anew(module)
-            except AttributeError:
+            except (AttributeError, TypeError):
                 pass  # a version without this state, or with another name for it
 
 
@@ -58,10 +58,7 @@ def _multiprocessing(module: Any) -> None:
 
 
 def _numpy(module: Any) -> None:
-    if hasattr(module, "set_bit_generator"):  # since numpy 1.24
-        module.set_bit_generator(module.MT19937())
-    else:
-        module.seed()
+    module.seed()  # TypeError for a generator that somebody has put in the place of numpy's
 
 
 def _torch(module: Any) -> None:

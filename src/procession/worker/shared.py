@@ -53,28 +53,18 @@ def once(load: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Give `load(*args, **kwargs)`, from the ranks' common memory where it was loaded for all.
 
     It was, if the launch names this call: `procession run --shared 'data:load("train.bin")'`, for
-    the same function and equal arguments. Otherwise `load` is called: without procession, in a
-    launch that does not name it, and where what was loaded may not be shared.
+    the same function and equal arguments, by position or by name alike. Otherwise `load` is called:
+    without procession, in a launch that does not name it, and where what was loaded may not be
+    shared.
     """
     if held is not None:
-        value, loader, *call = held
-        if load is loader and _equal(load, (args, kwargs), call):
-            return value
+        value, *call = held
+        try:
+            if call == [load, args, kwargs]:
+                return value
+        except Exception:
+            pass  # an argument that does not compare
     return load(*args, **kwargs)
-
-
-def _equal(load: Any, one: Any, other: Any) -> bool:
-    """Whether two calls of a function have equal arguments, however they are written."""
-    import inspect
-
-    try:
-        signature = inspect.signature(load)
-        both = [signature.bind(*args, **kwargs) for args, kwargs in (one, other)]
-        for each in both:
-            each.apply_defaults()
-        return bool(both[0].arguments == both[1].arguments)
-    except Exception:  # of an argument that does not compare, or a call that must fail
-        return False
 
 
 def of_rank(unpickle: Callable[[], Callable[[], Any]]) -> tuple[Callable[..., Any], Any]:
