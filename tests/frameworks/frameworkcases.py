@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -191,7 +191,7 @@ class Case:
     """One way to launch.
 
     command: what a user types, `{port}` for a free one. needs: the package. said: what each rank
-    tells. ours: whether the ranks are procession's when it is adopted. flags: of `adopt`. fails:
+    tells. ours: whether the ranks are procession's when it is adopted. fails:
     how the command ends with BOOM; None: not tried.
     """
 
@@ -199,7 +199,6 @@ class Case:
     needs: str
     said: str
     ours: bool = True
-    flags: list[str] = field(default_factory=list)
     fails: int | None = 1
 
 
@@ -226,7 +225,6 @@ CASES = {
         ["torchx", "run", "-s", "local_cwd", "dist.ddp", "-j", "1x2", "--script", "accelerated.py"],
         "torchx",
         "same weights",
-        flags=["--children"],
         fails=None,
     ),
 }
@@ -264,7 +262,7 @@ def run(case, directory, *, adopted, timeout=400, **variables):
     words = [word.format(port=_free_port()) for word in case.command]
     words[0] = str(BIN / words[0])
     if adopted:
-        words = [*PROCESSION, "adopt", *case.flags, "--", *words]
+        words = [*PROCESSION, "adopt", "--", *words]
     env = {
         **os.environ,
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",

@@ -1,11 +1,20 @@
-"""`adopt`: torch's launchers become procession's, in this process and, if asked, below it."""
+"""`adopt`: torch's launchers become procession's, in this process and, if asked, below it.
+
+Other interpreters find two variables at their start. PYTHONPATH leads to the directory `startup`,
+whose `sitecustomize` every interpreter runs that obeys that variable (not `python -I`, `-E` or
+`-S`); in a virtual environment, too. PROCESSION_ADOPT has it adopt, and is the pid of the program
+that says so where it cannot import procession.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
-from procession.adoption import children as environment
 from procession.adoption import hooks
+
+PATH = "PYTHONPATH"
+STARTUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "startup")
 
 
 def adopt(*, children: bool = False) -> None:
@@ -27,4 +36,10 @@ def adopt(*, children: bool = False) -> None:
     """
     hooks.install()
     if children:
-        os.environ.update(environment.variables(os.environ, environment.EVERYBODY))
+        os.environ.update(variables(os.environ))
+
+
+def variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Give the variables by which interpreters adopt. env: where they will stand."""
+    paths = [path for path in env.get(PATH, "").split(os.pathsep) if path and path != STARTUP]
+    return {"PROCESSION_ADOPT": str(os.getpid()), PATH: os.pathsep.join([STARTUP, *paths])}

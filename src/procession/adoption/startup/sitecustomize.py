@@ -1,7 +1,7 @@
 """What an interpreter runs at its start where `adopt` reaches it through PYTHONPATH.
 
-`children` puts this directory first there. The module of this name that the interpreter would
-have run otherwise is run as well, and of this directory nothing is left in `sys.path`.
+`adopting.variables` puts this directory first there. The module of this name that the interpreter
+would have run otherwise is run as well, and of this directory nothing is left in `sys.path`.
 """
 
 import os
@@ -12,19 +12,12 @@ from importlib.util import module_from_spec
 
 def _adopt() -> None:
     wanted = os.environ.get("PROCESSION_ADOPT")
-    alone = wanted == str(os.getpid())  # this one was meant, and not what it starts
-    if alone:
-        paths = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
-        rest = [path for path in paths if path != HERE]
-        os.environ.pop("PROCESSION_ADOPT")
-        if rest:
-            os.environ["PYTHONPATH"] = os.pathsep.join(rest)
-    if not (alone or wanted == "children"):
+    if not wanted:
         return
     try:
         from procession.adoption import hooks
     except ImportError as e:
-        if alone:
+        if wanted == str(os.getpid()):  # this one was meant, and not only what it starts
             print(
                 f"procession adopt: {sys.executable} cannot import procession ({e}): torch's "
                 "launchers stay as they are; install procession beside the program [P415]",
