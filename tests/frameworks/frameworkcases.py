@@ -191,8 +191,8 @@ class Case:
     """One way to launch.
 
     command: what a user types, `{port}` for a free one. needs: the package. said: what each rank
-    tells. ours: whether the ranks are procession's when it is adopted. fails:
-    how the command ends with BOOM; None: not tried.
+    tells. ours: whether the ranks are procession's when it is adopted. fails: how the command ends
+    with BOOM; None: not tried.
     """
 
     command: list[str]

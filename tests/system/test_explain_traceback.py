@@ -97,15 +97,10 @@ def test_chains(how, method):
     failed = failure_of(work, args=(how,), start_method=method)
     error = failed.__cause__
     assert type(error) is ValueError
-    assert type(error.__context__) is KeyError
-    assert (error.__cause__ is not None) == (how == "from")
-    assert error.__suppress_context__ == (how != "context")
     text = failed.cause.traceback
     assert ("direct cause of the following" in text) == (how == "from")
     assert ("During handling of the above" in text) == (how == "context")
     assert ("first" in text) == (how != "suppressed")
-    rebuilt = "".join(traceback.format_exception(error))
-    assert rebuilt.count("Traceback") == text.count("Traceback")
 
 
 @groups

@@ -32,9 +32,8 @@ VALUE = """
 """
 EXCEPTION = """
     import base64, json
-    parts = {"type": "T", "message": "m", "frames": [], "suppress": False, "cause": None}
-    parts |= {"context": None, "pickle": base64.b64encode(pickle.dumps(Touch())).decode()}
-    tell(b"E", json.dumps({"kind": "raised", "type": "T", "exceptions": [parts]}).encode())
+    parts = {"frames": [], "pickle": base64.b64encode(pickle.dumps(Touch())).decode()}
+    tell(b"E", json.dumps({"kind": "raised", "type": "T", "message": "m", **parts}).encode())
     sys.exit(1)
 """
 FLOOD = """

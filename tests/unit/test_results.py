@@ -123,14 +123,6 @@ def test_a_described_failure_is_in_the_error_file_unless_there_is_one(tmp_path):
 # -- exceptions
 
 
-def test_a_chain_that_bites_its_tail():
-    first, second = Plain("first"), Plain("second")
-    first.__cause__, second.__cause__ = second, first
-    again = rebuilt(first)
-    assert str(again.__cause__) == "second"
-    assert again.__cause__.__cause__ is None
-
-
 def test_a_deep_recursion_stays_what_it_is():
     def endless(n):
         return endless(n + 1)

@@ -173,44 +173,31 @@ def value_of(program: Program, body: Body) -> Any:
 
 
 def exception_of(program: Program, record: Description) -> BaseException | None:
-    """Rebuild the exception of a rank, with its traceback and causes; None if it has none.
+    """Rebuild the exception of a rank, with its traceback; None if it has none.
 
     Of a program that may send no pickles, none is rebuilt.
     """
-    parts = record.get("exceptions") if permitted(program)["pickles"] else None
-    if not isinstance(parts, list) or not parts:
+    if "frames" not in record or not permitted(program)["pickles"]:
         return None
+    error = _unpickled(record)
     try:
-        return _rebuild(cast("list[Description]", parts))
+        error.__traceback__ = _traceback(record["frames"])
     except Exception:
-        return RemoteError(str(record.get("type", "")), str(record.get("message", "")))
+        pass  # those are none
+    return error
 
 
-def _rebuild(parts: list[Description]) -> BaseException:
-    errors = [_unpickled(part) for part in parts]
-    for error, part in zip(errors, parts, strict=True):
-        cause, context = part["cause"], part["context"]
-        try:
-            error.__cause__ = None if cause is None else errors[cause]
-            error.__context__ = None if context is None else errors[context]
-            error.__suppress_context__ = bool(part["suppress"])
-        except (AttributeError, TypeError):
-            pass  # an exception that does not let itself be changed
-        error.__traceback__ = _traceback(part["frames"])
-    return errors[0]
-
-
-def _unpickled(part: Description) -> BaseException:
+def _unpickled(record: Description) -> BaseException:
     import base64
     import pickle
 
     try:
-        if "pickle" in part:
-            error = pickle.loads(base64.b64decode(part["pickle"]))
+        if "pickle" in record:
+            error = pickle.loads(base64.b64decode(record["pickle"]))
             if isinstance(error, BaseException):
                 return error
-        if "state" in part:
-            cls, args, state = pickle.loads(base64.b64decode(part["state"]))
+        if "state" in record:
+            cls, args, state = pickle.loads(base64.b64decode(record["state"]))
             error = cls.__new__(cls, *args)
             if isinstance(error, BaseException):
                 error.args = args
@@ -218,7 +205,7 @@ def _unpickled(part: Description) -> BaseException:
                 return error
     except Exception:
         pass  # a class that this process does not know
-    return RemoteError(str(part["type"]), str(part["message"]))
+    return RemoteError(str(record.get("type", "")), str(record.get("message", "")))
 
 
 def _traceback(frames: list[tuple[str, str, int]]) -> TracebackType | None:

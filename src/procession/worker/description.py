@@ -33,7 +33,6 @@ KEPT = 30_000  # characters of each end of a text that is too long; JSON may nee
 LITTLE = 1000  # MB of shared memory
 DYING = 0.1  # seconds in which a child that closed its pipes can be waited for
 ENLARGE = "if it was full, make it larger (docker run --shm-size=8g) or set num_workers=0"
-MOST = 100  # exceptions in one description: causes and contexts
 # The bootstrap, and what it starts a program with (a file in Python 3.10, frozen since).
 _OUR_FILES = (
     os.path.dirname(os.path.abspath(__file__)) + os.sep,
@@ -101,7 +100,7 @@ def describe(error: BaseException, *, rebuildable: bool) -> Record:
         if isinstance(error, OSError) and isinstance(error.errno, int):
             record["errno"] = int(error.errno)
         if rebuildable:
-            record["exceptions"] = _parts(error)
+            record |= _parts(error)
         record["children"] = killed_children(record["traceback"])
     except BaseException:
         pass  # then there is only the text
@@ -164,38 +163,9 @@ def _full_text(error: BaseException, record: Record) -> str:
         return f"{record['type']}: {record['message']}\n{reason}"
 
 
-def _parts(root: BaseException) -> list[Record]:
-    """Take apart an exception and those linked to it; they refer to each other by number."""
-    found = [root]
-    places = {id(root): 0}
-
-    def place(other: Any) -> int | None:
-        """Give a new exception its number; None if it has one already, or there are too many."""
-        if not isinstance(other, BaseException) or id(other) in places or len(found) >= MOST:
-            return None
-        places[id(other)] = len(found)
-        found.append(other)
-        return places[id(other)]
-
-    records: list[Record] = []
-    for error in found:
-        record = _part(error)
-        # Links to exceptions that were found before are left out, so that there is no circle. But
-        # `raise ... from e` within `except ... as e` has one exception as cause and context.
-        record["cause"] = place(error.__cause__)
-        same = error.__context__ is error.__cause__
-        record["context"] = record["cause"] if same else place(error.__context__)
-        records.append(record)
-    return records
-
-
-def _part(error: BaseException) -> Record:
-    record: Record = {
-        "type": type_name(type(error)),
-        "message": text_of(error),
-        "frames": _frames(error.__traceback__),
-        "suppress": error.__suppress_context__,
-    }
+def _parts(error: BaseException) -> Record:
+    """Take an exception apart; those that it is linked to are in the text alone."""
+    record: Record = {"frames": _frames(error.__traceback__)}
     for name, take_apart in (("pickle", _by_pickle), ("state", _by_state)):
         try:
             body = take_apart(error)

@@ -166,10 +166,8 @@ def _spawn_pjrt(
         original = e.__cause__
         if original is None or isinstance(original, RemoteError):
             raise
-        where = f"(raised in process {e.error_index}, pid {e.error_pid})"
-    if sys.version_info >= (3, 11):
-        original.add_note(where)
-    raise original
+        e.__cause__ = None
+        raise original from e
 
 
 def _refuse_open_runtime() -> None:
