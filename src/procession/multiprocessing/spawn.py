@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from procession.api.processes import Process, begin_processes, processes_for
-from procession.api.watch import RankProcess, Watch
 from procession.group.group import Group
 from procession.group.result import StillRuns
 from procession.multiprocessing.exceptions import (
@@ -30,6 +29,7 @@ from procession.multiprocessing.exceptions import (
     ProcessExitedException,
     ProcessRaisedException,
 )
+from procession.multiprocessing.processes import UNKNOWN_STATUS, RankPopen, Sentinel, Watch
 from procession.values.environment import callers_environment
 from procession.values.errors import GroupFailed, Outcome, RankEnd, SpecError
 from procession.values.policy import Logs, Stop
@@ -46,7 +46,6 @@ __all__ = [
 ]
 
 GRACE = 30.0  # seconds from SIGTERM to SIGKILL where no grace period is given
-UNKNOWN_STATUS = 255  # what `multiprocessing` shows for a process whose exit status is not known
 RAISED = (Outcome.RAISED, Outcome.INTERRUPTED)
 ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"  # ranks are started side by side in any case
 Variables = Mapping[str, str | None]
@@ -141,52 +140,6 @@ class SpawnContext(ProcessContext):
         super().__init__(processes, error_files)
 
 
-class Sentinel:
-    """A descriptor that can be read from when a rank has ended; it is closed with this object."""
-
-    def __init__(self) -> None:
-        self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self.close = weakref.finalize(self, os.close, self.fd)
-        self.close.atexit = False  # exit handlers may wait for it
-
-    def ring(self) -> None:
-        """Make it readable."""
-        if self.close.alive:
-            os.eventfd_write(self.fd, 1)
-
-
-class RankPopen(RankProcess):
-    """What a `multiprocessing.Process` asks about a rank: exit code, sentinel, ways to signal.
-
-    A process object asks a "popen" of its own; this one asks the group. So the processes that we
-    hand out are `multiprocessing`'s, with all that they do.
-    """
-
-    wait = RankProcess.ended
-
-    def __init__(self, group: Group, watch: Watch, rank: int, sentinel: Sentinel) -> None:
-        super().__init__(group, watch, rank)
-        self._sentinel = sentinel
-
-    def itself(self, process: object) -> RankPopen:
-        """Give this object, where `process.start()` would make one."""
-        del process
-        return self
-
-    @property
-    def sentinel(self) -> int:
-        """The descriptor that can be read from when the rank has ended."""
-        return self._sentinel.fd
-
-    def interrupt(self) -> None:
-        """Send SIGINT."""
-        self.send_signal(signal.SIGINT)
-
-    def close(self) -> None:
-        """Close the sentinel."""
-        self._sentinel.close()
-
-
 def remaining(timeout: float | None) -> Callable[[], float | None]:
     """Give a function that returns what is left of `timeout` seconds from now."""
     end = None if timeout is None else time.monotonic() + timeout
@@ -266,8 +219,7 @@ def _join_to(group: Group, processes: Sequence[Process]) -> None:
     """Wait until all ranks have been reached, and make the processes stand for them."""
     try:
         sentinels = [Sentinel() for _ in processes]
-        left = dict(enumerate(sentinels))  # of ranks that have not ended
-        watch = Watch(group, UNKNOWN_STATUS, lambda rank: left.pop(rank).ring())
+        watch = Watch(group, sentinels)
         watch.wait(
             lambda: len(watch.pids) == len(watch.started) == len(processes)
             or watch.unstarted
