@@ -55,7 +55,7 @@ def test_the_order_of_imports_does_not_matter(tmp_path, when):
         else:
             raise AssertionError("nothing was raised")
         logs = procession.elastic.DefaultLogsSpecs("logs")
-        ranks = elastic("w", max, {0: (1, 2), 1: (4, 3)}, {0: {}, 1: {}}, logs)
+        ranks = elastic("", max, {0: (1, 2), 1: (4, 3)}, {0: {}, 1: {}}, logs)
         assert ranks.wait().return_values == {0: 2, 1: 4}
 
         # Who looks at torch's functions and modules sees what was there.

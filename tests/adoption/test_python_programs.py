@@ -34,7 +34,7 @@ def test_python_commands_are_told_apart(tmp_path, monkeypatch):
 
 
 def test_launches(tmp_path):
-    """Scripts and programs, as torch's agent starts them; the variables are torch's alone."""
+    """Scripts and programs, as torch's agent starts them; some give no name, as TorchX does."""
     write(
         tmp_path / "train.py",
         """
@@ -57,7 +57,7 @@ def test_launches(tmp_path):
             ranks = range(2)
             logs = DefaultLogsSpecs(where, redirects=Std.ALL)
             ranks = start_processes(
-                "w", words[0], {rank: (*words[1:], f"lr={rank}") for rank in ranks},
+                "", words[0], {rank: (*words[1:], f"lr={rank}") for rank in ranks},
                 {rank: {"RANK": str(rank)} for rank in ranks}, logs)
             output = lambda: [open(path).read().split() for path in ranks.stdouts.values()]
             return ranks.wait(), output()

@@ -58,7 +58,7 @@ class MultiprocessContext(PContext):
             [tuple(self.args[rank]) for rank in range(self.nprocs)],
             processes,
             env=dict(enumerate(envs)),
-            name=self.name,
+            name=self.name or None,
             start_method=self.start_method,
             stop=STOP,
             placement=self._placement,
@@ -90,7 +90,7 @@ class SubprocessContext(PContext):
             args=dict(enumerate(words)),
             env=dict(enumerate(envs)),
             stdin=0,
-            name=self.name,
+            name=self.name or None,
             stop=STOP,
             placement=self._placement,
         )
