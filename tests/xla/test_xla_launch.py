@@ -1,4 +1,4 @@
-"""`launch`, and the public face. No TPU takes part in it."""
+"""`launch`, the wrappers, and the public face. No TPU takes part in it."""
 
 import inspect
 import os
@@ -12,7 +12,7 @@ from support import run_procession, run_python, write
 
 
 def test_names_and_parameters():
-    assert sorted(xmp.__all__) == ["launch", "spawn"]
+    assert sorted(xmp.__all__) == ["MpModelWrapper", "MpSerialExecutor", "launch", "spawn"]
     said = [str(inspect.signature(each)).partition(" ->")[0] for each in (xmp.spawn, xmp.launch)]
     unquoted = [text.replace("'", "") for text in said]
     assert unquoted == [
@@ -75,3 +75,70 @@ class TestLaunch:
         done = run_procession("run", "-n", 2, script)
         assert done.returncode == 0, done.stderr
         assert sorted(c["args"] for c in calls(v4_8)) == [[0], [1]]
+
+
+WRAPPED = """
+    import os, sys, time
+    import procession.xla as xmp
+
+    class Model:
+        '''Notes who moves it, and when.'''
+
+        def to(self, device):
+            self._note('in')
+            time.sleep(0.05)  # long enough for another rank to come between, if it could
+            self._note('out')
+
+        def _note(self, what):
+            fd = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.write(fd, f'{{what}} {{os.getpid()}}\\n'.encode())
+
+    def move(index, model):
+        assert model.to('xla:0') is model._model
+
+    def load(index, executor, model):
+        assert executor.run(lambda: model.to('xla:0') or 'value') == 'value'
+
+    if __name__ == '__main__':
+        {start}
+"""
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "xmp.launch(move, args=(xmp.MpModelWrapper(Model()),))",
+        "xmp.launch(move, args=(xmp.MpModelWrapper(Model()),), start_method='fork')",
+        "xmp.launch(load, args=(xmp.MpSerialExecutor(), Model()))",
+        "xmp.launch(load, args=(xmp.MpSerialExecutor(), Model()), start_method='fork')",
+    ],
+)
+def test_ranks_take_turns(v4_8, tmp_path, start):
+    notes = tmp_path / "notes"
+    done = run_python(write(tmp_path / "turns.py", WRAPPED.format(start=start)), notes)
+    assert done.returncode == 0, done.stderr
+    lines = notes.read_text().splitlines()
+    assert len(lines) == 8
+    for entered, left in zip(lines[::2], lines[1::2], strict=True):
+        assert entered.replace("in", "out") == left
+
+
+README_EXAMPLE = """
+    import procession.xla as xmp
+
+    WRAPPED_MODEL = xmp.MpModelWrapper(object())
+    SERIAL_EXEC = xmp.MpSerialExecutor()
+
+    def _mp_fn(index, flags):
+        data = SERIAL_EXEC.run(lambda: list(range(4)))
+        print(f"{index} {flags['lr']} {len(data)}", flush=True)
+
+    if __name__ == '__main__':
+        xmp.spawn(_mp_fn, args=({'lr': 0.1},), start_method='fork')
+"""
+
+
+def test_the_originals_examples_run(v4_8, tmp_path):
+    done = run_python(write(tmp_path / "example.py", README_EXAMPLE))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"{r} 0.1 4" for r in range(4)]

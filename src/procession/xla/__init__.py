@@ -12,5 +12,6 @@ is complete. Where torch_xla is not installed, ranks run without it.
 from __future__ import annotations
 
 from procession.xla.spawning import launch, spawn
+from procession.xla.wrappers import MpModelWrapper, MpSerialExecutor
 
-__all__ = ["launch", "spawn"]
+__all__ = ["MpModelWrapper", "MpSerialExecutor", "launch", "spawn"]
