@@ -49,8 +49,7 @@ def test_it_is_the_users_alone_and_tells_of_the_run_to_its_end():
         assert look["state"] == "RUNNING"
         assert connection.ask("stop", grace=5) == "asked"
         (over,) = [e for e in connection.events(20) if e["event"] == "over"]
-        assert [rank["state"] for rank in over["look"]["ranks"]] == ["EXITED", "EXITED"]
-        assert over["look"]["state"] == "STOPPED"
+        assert over["state"] == "STOPPED"
         assert connection.end["state"] == "STOPPED"
         assert connection.end["code"] == 128 + signal.SIGTERM
         assert "was stopped" in connection.end["report"]

@@ -7,6 +7,5 @@ sockets, and those that have ended by links to their directories (`index`, `runs
 launchers have left behind is recognised by the environment variables of processes (`processes`,
 `leftover`).
 
-May import what stands below `group`: it knows a run as a `Reachable` only. Start reading at
-`reachable`.
+May import what stands below `group`, whose `Group` it is given. Start reading at `reach`.
 """

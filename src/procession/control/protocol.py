@@ -10,8 +10,7 @@ client may pass over:
 
     {"procession": 1, "event": "log", "stream": "out", "text": "..."}    after the request "log"
     {"procession": 1, "event": "left_out", "lines": 512}                 it was too slow
-    {"procession": 1, "event": "over", "state": "FAILED", "look": {...}}  no rank runs any more;
-                             the last look at it, if the run is on this machine alone
+    {"procession": 1, "event": "over", "state": "FAILED"}                no rank runs any more
     {"procession": 1, "event": "end", "state": ..., "code": 1, "report": "..."}    the last line
 
 Text is UTF-8; bytes that are not are lone surrogates, as `os.fsdecode` makes them.

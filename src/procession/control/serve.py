@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import _socket
 
     from procession.control.door import Shared
-    from procession.control.reachable import Reachable
 
 MOST_LINE = 64 << 10  # bytes of a request
 MOMENT = 100  # milliseconds between two looks for more of the log
@@ -33,9 +32,8 @@ STACK_SECONDS, NATIVE_SECONDS = 1.0, 15.0  # for ranks to show where they are
 class Visit:
     """The visit of one client. Its public methods but `serve` are the requests."""
 
-    def __init__(self, guest: _socket.socket, run: Reachable, shared: Shared) -> None:
+    def __init__(self, guest: _socket.socket, shared: Shared) -> None:
         self._guest = guest
-        self._run = run
         self._shared = shared
         self._who = ""
         self._place: tuple[int, int] | None = None  # in the log, if it is followed
@@ -93,14 +91,12 @@ class Visit:
 
     def look(self) -> Any:
         """Give what is known of the run; see `Group.look`."""
-        return self._run.look()
+        return self._shared.run.look()
 
     def log(self, lines: int | None = None, follow: bool | None = None) -> None:
         """Give the last lines, and with `follow` those that come."""
         recent = self._shared.display.recent
-        self._say(
-            to="log", value={"prefixes": self._shared.display.prefixes, "seen": recent is not None}
-        )
+        self._say(to="log", value={"seen": recent is not None})
         if recent is not None:
             place, blocks = recent.last(lines or 0)
             self._say_blocks(blocks)
@@ -110,20 +106,20 @@ class Visit:
 
     def stop(self, signal: int | None = None, grace: float | None = None) -> str:
         """End the run; see `Group.stop`."""
-        self._run.stop(signal=signal, grace=grace, wait=False)
+        self._shared.run.stop(signal=signal, grace=grace, wait=False)
         number = self._shared.driver.stop_signal if signal is None else signal
         self._shared.note_stop(number, self._who)
         return "asked"
 
     def kill(self) -> str:
         """End the run by SIGKILL."""
-        self._run.kill(wait=False)
+        self._shared.run.kill(wait=False)
         self._shared.note_stop(9, self._who)
         return "asked"
 
     def signal(self, rank: int, signal: int) -> str:
         """Send a signal to a rank."""
-        self._run.send_signal(rank, signal)
+        self._shared.run.send_signal(rank, signal)
         return "sent"
 
     def stacks(self, native: bool | None = None) -> Any:
@@ -151,6 +147,5 @@ class Visit:
     def _tell_end(self, ending: dict[str, Any]) -> None:
         while self._give_log():
             pass
-        look = {} if self._shared.driver.distant else {"look": self._run.look()}
-        self._say(event="over", state=ending.get("state", "FAILED"), **look)
+        self._say(event="over", state=ending.get("state", "FAILED"))
         self._say(event="end", **ending)
