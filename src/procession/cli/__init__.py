@@ -1,9 +1,9 @@
 """The command `procession`: its subcommands, each imported only when it is called.
 
-From words to a run: `words` reads the command line by the table in `options`; `sources` adds what
-variables and TOML files say, into `settings`; `request` makes of it what is to be run; `where` runs
-it: here (`run`), on an engine (`job`), as one of several launchers (`together`), or without this
-terminal (`detach`). Commands that look at runs or steer them are in `steer`.
+From words to a run: `words` reads the command line by the table in `options`; `settings` adds what
+variables and TOML files say; `request` makes of it what is to be run; `where` has it run: here or
+on an engine (`run`), as one of several launchers (`together`), or without this terminal
+(`detach`). Commands that look at runs or steer them are in `steer`.
 
 May import every other room but the drop-ins. Start reading at `main` below, then at `where`.
 """

@@ -14,8 +14,7 @@ from types import MappingProxyType
 from procession.cli.options import APART, OPTIONS, make_parser
 from procession.cli.programs import by_rank, read_parts
 from procession.cli.readers import is_number
-from procession.cli.settings import Settings
-from procession.cli.sources import gather
+from procession.cli.settings import Settings, gather
 from procession.values.base import Value
 from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError

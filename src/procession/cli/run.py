@@ -1,4 +1,4 @@
-"""Runs a group on this machine, as the command line asks for it; its end becomes an exit code."""
+"""Runs a group on this machine, or a job on an engine; its end becomes an exit code."""
 
 from __future__ import annotations
 
@@ -22,21 +22,25 @@ from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from procession.cli.detach import Waiter
+    from procession.cli.location import EngineRequest
     from procession.preload.plan import Plan
 
 HASTE = 2.0  # seconds for the last messages, when a signal has come
 
 
 def run_group(
-    prog: str, request: Request, on_event: OnEvent | None = None, waiter: Waiter | None = None
+    prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter | None
 ) -> tuple[int, dict[str, Any] | None]:
     """Run a group; gives the exit code, and the result for --json, None without a group.
 
     waiter: the process that waits until a detached run has started.
     """
+    if request.engine is not None:
+        return _run_job(prog, request, request.engine, on_event)
     spec, output, where = request.spec, None, request.settings.where
     try:
         if request.logs_specs:
@@ -84,6 +88,56 @@ def run_group(
 
         abort_others(os.environ, code)
     return code, result_of(group, code) if request.json else None
+
+
+def _run_job(
+    prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
+) -> tuple[int, dict[str, Any] | None]:
+    """Run what was asked for on an engine; gives what `run_group` gives."""
+    from procession.api.jobs import group_on
+    from procession.engines.registry import choose
+    from procession.prepare.work import Share, divide
+
+    spec = request.spec
+
+    def make() -> Group:
+        chosen = choose(on.name, Share(spec, on.devices), on.nodes, on.spares, on.options)
+        return group_on(
+            divide(chosen.share, chosen.nodes),
+            chosen.engine,
+            lease=on.lease,
+            link_encryption=on.link_encryption,
+            on_failure=spec.on_failure,
+            on_event=on_event,
+            control=os.environ.get(CONTROL) != "0",
+        )
+
+    job = made(prog, make)
+    code = conduct_job(job, RunSignals(job, request, job.say), None)
+    return code, result_of(job, code) if request.json else None
+
+
+def made(prog: str, make: Callable[[], Group]) -> Group:
+    """Make a job, or refuse the command line."""
+    from procession.engines.contract import EngineError
+
+    try:
+        return make()
+    except (SpecError, EngineError) as e:
+        refuse(prog, str(e))
+    except OSError as e:
+        refuse(prog, f"cannot prepare the run: {e} [P305]")
+
+
+def conduct_job(job: Group, signals: RunSignals, status: float | None) -> int:
+    """Drive a job to its end, and say how it ended; gives the exit code. status: see `Request`."""
+    from procession.cli.live import told
+
+    if job.run_dir:
+        job.say(f"procession: logs in {job.run_dir}")
+    else:
+        job.stop_when_unread()
+    return conduct(job, signals, told(job, status))
 
 
 def _advice(spec: Spec, plan: Plan | None) -> list[str]:

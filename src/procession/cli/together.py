@@ -10,10 +10,8 @@ from functools import partial
 from typing import Any
 
 from procession.api.hosting import make_hosted_job, share_of
-from procession.cli.job import conduct_job, job_signals, made
-from procession.cli.location import EngineRequest
 from procession.cli.request import OnEvent, Request
-from procession.cli.run import ending
+from procession.cli.run import conduct_job, ending, made
 from procession.cli.say import refuse, say_line, say_note
 from procession.cli.signals import RunSignals
 from procession.cli.starters import abort_others
@@ -65,14 +63,13 @@ class _Part(Value):
 
 
 def run_together(
-    prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
+    prog: str, request: Request, on_event: OnEvent | None, terms: Terms
 ) -> tuple[int, dict[str, Any] | None]:
     """Take part in the job; gives the exit code, and the result of the whole job if it is known.
 
     The result is `ANOTHERS` where another launcher prints it.
     """
-    assert on.terms is not None
-    terms = with_address(on.terms)
+    terms = with_address(terms)
     plan: Plan | None = None
     try:
         trust = find_trust(terms)
@@ -82,7 +79,6 @@ def run_together(
             from procession.cli.logs_specs import make_specs, planned_by
 
             specs = make_specs(own, request.logs_specs, request.settings.where("logs_specs"))
-
             plan = partial(planned_by, specs)
         door = open_door(terms)
     except (SpecError, EngineError) as e:
@@ -189,7 +185,7 @@ def _host(
             control=os.environ.get(CONTROL) != "0",
         ),
     )
-    signals = job_signals(job, request)
+    signals = RunSignals(job, request, job.say)
     code = conduct_job(job, signals, request.status)
     spare = say_spare(node, part.own.name)
     if spare:

@@ -10,12 +10,12 @@ of the run, for which `Reach.close` ends the incoming half of the connection.
 
 from __future__ import annotations
 
+import json
 import os
 import select
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from procession.control.protocol import Lines, decode, encode
 from procession.values.errors import SpecError
 from procession.warm.wire import peer_of
 
@@ -24,9 +24,44 @@ if TYPE_CHECKING:
 
     from procession.control.door import Shared
 
+VERSION = 1
 MOST_LINE = 64 << 10  # bytes of a request
 MOMENT = 100  # milliseconds between two looks for more of the log
 STACK_SECONDS, NATIVE_SECONDS = 1.0, 15.0  # for ranks to show where they are
+
+
+def encode(fields: dict[str, Any]) -> bytes:
+    """Write one line."""
+    return json.dumps({"procession": VERSION, **fields}, default=repr).encode() + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """Read one line. Raises ValueError for what is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("not a line of JSON") from None
+    if not isinstance(found, dict):
+        raise ValueError("not a JSON object")
+    said = cast("dict[str, Any]", found)
+    if said.get("procession") != VERSION:
+        raise ValueError(f"version {said.get('procession')!r} is not known here, only {VERSION}")
+    return said
+
+
+class Lines:
+    """Cuts what comes into lines. Raises ValueError for one that does not end."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take bytes; gives the lines that they complete."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > self._most:
+            raise ValueError(f"a line of more than {self._most} bytes")
+        return lines
 
 
 class Visit:

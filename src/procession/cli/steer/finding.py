@@ -19,7 +19,7 @@ from procession.cli.commands import STEERING
 from procession.cli.say import say_line
 from procession.cli.words import Parser
 from procession.control.ask import NotAnswered
-from procession.control.processes import read_processes
+from procession.control.leftover import read_processes
 from procession.control.runs import NotFound, Run, find_run
 from procession.values.masking import masked_words
 

@@ -14,7 +14,7 @@ from procession.cli.say import say_note, say_out
 from procession.cli.steer.finding import command_line
 from procession.cli.words import Option
 from procession.control.ask import NotAnswered
-from procession.control.processes import read_processes
+from procession.control.leftover import read_processes
 from procession.control.runs import Run, connect, ended, living
 from procession.control.words import alive, describe, step, table
 from procession.explain.stacks import merge
