@@ -41,7 +41,7 @@ examples:
 """
 PARSER = Parser(
     PROG,
-    OPTIONS,
+    {"": OPTIONS},
     usage=f"{PROG} [--children] [-m] [--] PROGRAM [ARGUMENT ...]",
     description=DESCRIPTION,
     epilog=EPILOG,

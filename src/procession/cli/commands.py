@@ -51,7 +51,7 @@ def parser_of(command: str, usage: str, epilog: str = "", options: Sequence[Opti
     which = f"{WHICH}\n\n" if "RUN" in usage else ""
     return Parser(
         f"procession {command}",
-        options,
+        {"": options},
         usage=f"procession {command} {usage}",
         description=f"{COMMANDS[command].capitalize()}.",
         epilog=which + epilog,

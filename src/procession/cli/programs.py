@@ -94,14 +94,11 @@ def read_parts(
     found = [_part(s, pieces[0], torchrun=torchrun)]
     for words in pieces[1:]:
         given, program = parser.read(words)
-        own = Settings(parser.options)
-        for key, value in given.items():
-            option = parser.options[key]
+        for option in map(parser.options.__getitem__, given):
             if not option.target.startswith("program."):
                 why = "is for all programs: write it before the first one"
                 raise SpecError(f"{option.written} {why}")
-            own.add(key, value)
-        found.append(_part(own, program))
+        found.append(_part(Settings(parser.options, given), program))
     return found
 
 

@@ -43,26 +43,27 @@ LAST = 5  # the rank of a source that all others go before
 class Settings:
     """Values as they were given: texts, True or False for flags, lists for --env and its like.
 
+    given: on the command line.
     notes: lines to print about settings that are left out.
     """
 
-    def __init__(self, options: Mapping[str, Option]) -> None:
+    def __init__(self, options: Mapping[str, Option], given: Given) -> None:
         self.notes: list[str] = []
         self._options = options
-        self._found: dict[str, tuple[Said, str, int]] = {}  # the value, its source, and its rank
+        # The value, its source, and its rank.
+        self._found: dict[str, tuple[Said, str, int]] = {n: (v, "", 0) for n, v in given.items()}
 
-    def add(self, key: str, value: Said, source: str = "", rank: int = LAST) -> None:
-        """Take a value for an option that has none yet.
+    def add(self, key: str, value: Said, source: str, rank: int = LAST) -> None:
+        """Take a value from elsewhere for an option that has none yet.
 
-        source: where it is said, if elsewhere than on the command line. rank: of its kind of
-        source, 1 or more; lower ones count more.
+        source: where it is said. rank: of its kind of source, 1 or more; lower ones count more.
 
         Of an option that may be given several times, all values are kept; what was added first
         stands last, and so counts most.
         """
         before = self._found.get(key)
         if before is None:
-            self._found[key] = (value, source, rank if source else 0)
+            self._found[key] = (value, source, rank)
         elif isinstance(value, list) and isinstance(before[0], list):
             self._found[key] = ([*value, *before[0]], *before[1:])
 
@@ -198,9 +199,7 @@ def gather(options: Options, given: Given, *, torchrun: bool = False) -> Setting
 
     torchrun: only what torchrun reads itself: its own variables, no file. Raises SpecError.
     """
-    settings = Settings(options)
-    for key, value in given.items():
-        settings.add(key, value)
+    settings = Settings(options, given)
     for prefix in (TORCHRUNS,) if torchrun else (OURS, TORCHRUNS):
         _from_variables(prefix, settings, options)
     if not torchrun:
