@@ -262,8 +262,9 @@ def ask(s: Settings, name: str, chosen: str) -> EngineRequest:
     """
     s.keep_applicable(name, chosen)
     if s.text("stdin") != "none":
-        why = "cannot be: ranks on other machines cannot read this command's input"
-        s.does_not_apply("stdin", why)
+        s.does_not_apply(
+            "stdin", "cannot be: ranks on other machines cannot read this command's input"
+        )
     fields = s.fields("engine") | {"name": name, "options": s.fields("options")}
     return EngineRequest(devices=s.text("devices"), **fields)
 

@@ -392,16 +392,9 @@ OPTIONS = {option.key: option for rows in TABLE.values() for option in rows}
 
 def make_parser(*, torchrun: bool = False) -> Parser:
     """Make what reads the command line; with `torchrun`, of torchrun's options only."""
-    prog, usage, table = RUN, USAGE, TABLE
-    if torchrun:
-        prog, usage = TORCHRUN, TORCHRUN_USAGE
-        table = {heading: tuple(o for o in rows if o.torchrun) for heading, rows in TABLE.items()}
-    return Parser(
-        prog,
-        table,
-        usage=usage,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        brief="" if torchrun else BRIEF,
-        abbreviated=torchrun,
-    )
+    parser = Parser(RUN, TABLE, USAGE, DESCRIPTION, EPILOG, BRIEF)
+    if not torchrun:
+        return parser
+    table = {heading: tuple(o for o in rows if o.torchrun) for heading, rows in TABLE.items()}
+    more = {"usage": TORCHRUN_USAGE, "brief": "", "abbreviated": True}
+    return parser.__replace__(prog=TORCHRUN, table=table, **more)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 
 from procession.cli.request import OnEvent, Request
 from procession.cli.say import LOST, refuse, say_line, say_note
-from procession.cli.signals import RunSignals, suspended, woken_by_signals
+from procession.cli.signals import RunSignals, handled, suspended, woken_by_signals
 from procession.group.group import CONTROL, Group
 from procession.group.making import local_group
+from procession.output.console import Console
 from procession.prepare.placing import THREADS, Placed
 from procession.rules.tables import Phase
 from procession.values.errors import GroupFailed, SpecError
@@ -22,7 +24,6 @@ from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from procession.cli.detach import Waiter
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from procession.preload.plan import Plan
 
 HASTE = 2.0  # seconds for the last messages, when a signal has come
+EVERY = 60.0  # seconds between two lines of status, where --live finds no terminal
+END = {Phase.SUCCEEDED.name.lower(), Phase.FAILED.name.lower(), Phase.STOPPED.name.lower()}
 
 
 def run_group(
@@ -74,9 +77,7 @@ def run_group(
         waiter.watch(group)
     say, watching = partial(say_line, patience=0.0), suspended(group)
     if request.live or request.status is not None:
-        from procession.cli.live import shown
-
-        say, watching = group.say, shown(group, request)
+        say, watching = group.say, _shown(group, request)
     code = 1
     try:
         code = conduct(group, RunSignals(group, request, say), watching)
@@ -131,13 +132,11 @@ def made(prog: str, make: Callable[[], Group]) -> Group:
 
 def conduct_job(job: Group, signals: RunSignals, status: float | None) -> int:
     """Drive a job to its end, and say how it ended; gives the exit code. status: see `Request`."""
-    from procession.cli.live import told
-
     if job.run_dir:
         job.say(f"procession: logs in {job.run_dir}")
     else:
         job.stop_when_unread()
-    return conduct(job, signals, told(job, status))
+    return conduct(job, signals, _told(job, status))
 
 
 def _advice(spec: Spec, plan: Plan | None) -> list[str]:
@@ -228,3 +227,77 @@ def ending(run: Group, failed: GroupFailed | None, received: list[int]) -> tuple
         run.stopper = f"its launcher: {unread}"
         return f"procession: {unread}; the group was stopped [P306]", 128 + signal.SIGPIPE
     return "", 0
+
+
+# -- what is shown while it runs
+
+
+@contextmanager
+def _shown(group: Group, request: Request) -> Generator[None]:
+    """Show a group of this machine while the block runs it."""
+    why = _why_no_terminal() if request.live else ""
+    every = request.status
+    if why:
+        every = every or EVERY
+        say_note(f"no live view: {why}; a line of status comes every {every:g} s [P413]")
+    viewed = request.live and not why
+    with closing(Console(sys.stdout)) if viewed else nullcontext() as console:
+        group.resources.streams.lead_through(console)
+        with _told(group, every), _viewed(group, console) if console else suspended(group):
+            yield
+
+
+def _told(group: Group, every: float | None) -> AbstractContextManager[None]:
+    """Say how a group is while the block runs it. every: seconds between two lines, or None."""
+    if every is None:
+        return nullcontext()
+    from procession.view.live import status_lines
+
+    return status_lines(group.look, group.say, every)
+
+
+def _why_no_terminal() -> str:
+    """Say why there is no terminal that shows both streams, "" if there is one."""
+    for name, stream in (("output", sys.stdout), ("error", sys.stderr)):
+        if stream is None or not stream.isatty():
+            return f"the standard {name} is no terminal"
+    if os.environ.get("TERM", "dumb") == "dumb":
+        return "the terminal cannot move its cursor (TERM=dumb)"
+    return ""
+
+
+@contextmanager
+def _viewed(group: Group, console: Console) -> Generator[None]:
+    """Show a group on a terminal while the block runs; in the main thread, for its signals.
+
+    console: all that is written to the terminal meanwhile goes through it.
+    """
+    from procession.view.live import View
+
+    def crashed(e: Exception) -> None:
+        what = (str(e).splitlines() or [""])[0]
+        failed = f"the live view failed and is gone ({type(e).__name__}: {what})"
+        group.say(f"procession: {failed}; the group goes on [P413]")
+
+    view = View(group.look, console, on_crash=crashed)
+
+    def stop(*_: object) -> None:
+        view.hide()
+        group.driver.request_suspension()
+
+    def hear(event: Event) -> None:
+        if event.rank is None and event.kind in END:
+            view.remember()
+
+    group.hear(hear)
+    handlers: dict[int, Callable[..., None]] = {
+        signal.SIGWINCH: lambda *_: view.wake(),
+        signal.SIGTSTP: stop,
+        signal.SIGCONT: lambda *_: view.unhide(),
+    }
+    with handled(handlers):
+        try:
+            view.start()
+            yield
+        finally:
+            view.close()
