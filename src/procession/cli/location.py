@@ -137,18 +137,16 @@ def _place(s: Settings, least: int, most: int, torchrun: bool) -> Started:
 
 def _node_rank(s: Settings, count: int) -> int:
     """Give the number of this machine by the option."""
-    text, where = s.text("node_rank"), s.where("node_rank")
-    if not is_number(text):
-        raise SpecError(f"{where} must be a number of 0 or more, not {text!r}")
-    if int(text) and count == 1 and not s.on_command_line("node_rank"):
-        s.does_not_apply("node_rank", f"is {text}, and this run is on one machine")
+    rank, where = s.value("node_rank"), s.where("node_rank")
+    if rank and count == 1 and not s.on_command_line("node_rank"):
+        s.does_not_apply("node_rank", f"is {rank}, and this run is on one machine")
         return 0
-    if int(text) >= count:
+    if rank >= count:
         raise SpecError(
-            f"{where} is {text}, but the machines are numbered 0 to {count - 1}: "
+            f"{where} is {rank}, but the machines are numbered 0 to {count - 1}: "
             f"{s.where('nnodes')} says how many there are"
         )
-    return int(text)
+    return rank
 
 
 def _alone(s: Settings, backend: str) -> Node:

@@ -231,15 +231,14 @@ def _count(word: str, where: str) -> int:
 
 
 def choose_program(word: str, kind: str) -> Program:
-    """Decide what PROGRAM is. Raises SpecError for what cannot be run.
+    """Decide what PROGRAM is. Raises SpecError for what cannot be run; one that is said to be
+    a script may be missing.
 
     A path that exists is a script if it ends in .py, or is not executable, or is a directory or an
     archive with a `__main__.py`; everything else is a program. Another directory does not hide a
     program of its name on the PATH.
     """
     if kind in ("run_path", "script"):
-        if not os.path.exists(word):
-            raise SpecError(f"there is no script {word!r}")
         return Script(word)
     if kind == "module":
         if word.endswith(".py") and os.path.isfile(word):

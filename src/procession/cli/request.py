@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 from procession.cli.options import APART, OPTIONS, make_parser
 from procession.cli.programs import by_rank, read_parts
-from procession.cli.readers import is_number
 from procession.cli.settings import Settings, gather
 from procession.values.base import Value
 from procession.values.environment import ALONE, Node
@@ -92,14 +91,13 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
     if s.text("event_log_handler") not in ("", "null"):
         why = "has no effect: see events.jsonl in --log-dir"
         s.notes.append(f"{s.where('event_log_handler')} {why}")
-    stdin = _stdin(s, nproc) if engine is None else None
     if s.said("silence_timeout") and not is_seen(logs, nproc):
         s.does_not_apply(
             "silence_timeout",
             "notices nothing here: output that goes straight to the console, or nowhere, is not "
             "seen; let it have a prefix (--prefix), or tee it to files (-t 3)",
         )
-    fields = s.fields("spec")
+    fields = {"stdin": 0 if engine is None else None, **s.fields("spec")}
     if nproc == 1 and PMI_FD in os.environ:
         from procession.cli.starters import pass_pmi
 
@@ -107,7 +105,6 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
         s.notes += said if node.number is not None else []
     spec = make_spec(
         nproc=nproc,
-        stdin=stdin,
         logs=logs,
         stop=s.policy("stop", Stop),
         restart=s.policy("restart", Restart),
@@ -181,17 +178,6 @@ def _signals(s: Settings, forward: Sequence[int], notices: Mapping[int, float]) 
             name = signal.Signals(number).name
             raise SpecError(f"{s.where('forward')}: {name} ends the group, and is not forwarded")
     return tuple(n for n in s.value("signals_to_handle") if n not in forward)
-
-
-def _stdin(s: Settings, nproc: int) -> int | None:
-    text = s.text("stdin")
-    if text == "none":
-        return None
-    if not is_number(text) or int(text) >= nproc:
-        raise SpecError(
-            f"{s.where('stdin')} must be a rank from 0 to {nproc - 1}, or none, not {text!r}"
-        )
-    return int(text)
 
 
 def _dealt(spec: Spec, s: Settings) -> Spec:

@@ -98,9 +98,7 @@ class RunSignals:
     ) -> None:
         self.received: list[int] = []
         self._run = run
-        self._signals = request.signals
-        self._notices = request.notices
-        self._forward = request.forward
+        self._asked = request
         self._say_line = say
         self._repeated = False
         if "SLURM_JOB_ID" in os.environ:
@@ -124,7 +122,7 @@ class RunSignals:
         is left, further ones (somebody pressed Ctrl-C five times) do not keep it from ending in
         order; only if that takes longer than `PATIENCE`, they end it at once.
         """
-        wanted = {*self._signals, *self._notices, *self._forward}
+        wanted = {*self._asked.signals, *self._asked.notices, *self._asked.forward}
         self._known = {n for n in wanted if signal.getsignal(n) is not signal.SIG_IGN}
         before = {number: signal.signal(number, self._got) for number in self._known}
         try:
@@ -159,17 +157,17 @@ class RunSignals:
     def _take(self, number: int, who: str, again: bool = False) -> bool:
         """Obey a signal; gives whether it was new."""
         copy = self._is_copy(number, who)
-        if number in self._forward:
+        if number in self._asked.forward:
             if not copy:
                 self._run.signal_all(number)
             return not copy
-        if number in self._notices:
+        if number in self._asked.notices:
             if not self.received:
                 self.received.append(number)
                 self._preempt(number)
                 return True
             person = who == HERE and not copy and not self._repeated
-            if not person or number not in self._signals or len(self._notices) > 1:
+            if not person or number not in self._asked.signals or len(self._asked.notices) > 1:
                 return False  # announces the same end again
         return self._stop(number, who, again)
 
@@ -185,7 +183,7 @@ class RunSignals:
         """Let the run end within the time that is left."""
         from procession.cli.preemption import divided, seconds_left
 
-        left = seconds_left(self._notices[number], number)
+        left = seconds_left(self._asked.notices[number], number)
         notice, grace = divided(left, self._run.spec.stop.grace)
         self._run.stop(notice=notice, grace=grace, wait=False)
         self._run.signal_all(number, only_caught=True)

@@ -87,7 +87,8 @@ def run_together(
     if trust.note and terms.tells:
         say_note(trust.note)
     if door is None:
-        waiting = Waiting(terms, _say if terms.tells else _say_nothing, may_host=True)
+        # Where this one says nothing, another launcher says it on this console.
+        waiting = Waiting(terms, _say if terms.tells else lambda _: None, may_host=True)
         joined = _join(part, terms, waiting)
         if waiting.door is None:
             return joined
@@ -105,10 +106,6 @@ def run_together(
 
 def _say(text: str) -> None:
     say_note(text, 0.0)
-
-
-def _say_nothing(_: str) -> None:
-    """Another launcher says it on this console."""
 
 
 def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
