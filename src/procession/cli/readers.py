@@ -147,7 +147,7 @@ def elsewhere(module: str, name: str) -> Reader:
     return read
 
 
-PREEMPTION = elsewhere("procession.cli.preemption", "read_preemption")
+PREEMPTION = elsewhere("procession.cli.signals", "read_preemption")
 SHARED = elsewhere("procession.values.shared", "read_shared")
 WARM = elsewhere("procession.values.spec", "read_warm")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
 
 from procession.cli.request import OnEvent, Request
@@ -14,7 +14,6 @@ from procession.cli.say import LOST, refuse, say_line, say_note
 from procession.cli.signals import RunSignals, handled, suspended, woken_by_signals
 from procession.group.group import CONTROL, Group
 from procession.group.making import local_group
-from procession.output.console import Console
 from procession.prepare.placing import THREADS, Placed
 from procession.rules.tables import Phase
 from procession.values.errors import GroupFailed, SpecError
@@ -27,7 +26,9 @@ if TYPE_CHECKING:
 
     from procession.cli.detach import Waiter
     from procession.cli.location import EngineRequest
+    from procession.output.console import Console
 
+READ_WITHIN = 2.0  # seconds for Hydra to read the report
 HASTE = 2.0  # seconds for the last messages, when a signal has come
 EVERY = 60.0  # seconds between two lines of status, where --live finds no terminal
 END = {Phase.SUCCEEDED.name.lower(), Phase.FAILED.name.lower(), Phase.STOPPED.name.lower()}
@@ -83,10 +84,37 @@ def run_group(
         if waiter is not None:
             waiter.end(code, group)
     if code and spec.node.number is not None and "PMI_FD" in os.environ:
-        from procession.cli.starters import abort_others
-
         abort_others(os.environ, code)
     return code, result_of(group, code) if request.json else None
+
+
+def abort_others(env: Mapping[str, str], code: int) -> None:
+    """Have Hydra end the other processes of its job: one rank's failure ends all of them.
+
+    By itself it does so only for a rank that has called MPI_Init. It then drops what it has not
+    read yet of our output, so that is waited for. code: what mpiexec exits with.
+    """
+    if "MPI_LOCALNRANKS" not in env:
+        return
+    import time
+
+    until = time.monotonic() + READ_WITHIN
+    while any(map(_unread, (1, 2))) and time.monotonic() < until:
+        time.sleep(0.005)
+    with suppress(OSError, ValueError, OverflowError):
+        os.write(int(env["PMI_FD"]), b"cmd=abort exitcode=%d\n" % code)
+
+
+def _unread(fd: int) -> bool:
+    """Tell whether a pipe has something that its reader has not taken yet."""
+    import stat
+    from fcntl import ioctl
+    from termios import FIONREAD
+
+    try:
+        return stat.S_ISFIFO(os.fstat(fd).st_mode) and any(ioctl(fd, FIONREAD, bytes(4)))
+    except OSError:
+        return False
 
 
 def _run_job(
@@ -221,6 +249,8 @@ def ending(run: Group, failed: GroupFailed | None, received: list[int]) -> tuple
 @contextmanager
 def _shown(group: Group, request: Request) -> Generator[None]:
     """Show a group of this machine while the block runs it."""
+    from procession.output.console import Console
+
     why = _why_no_terminal() if request.live else ""
     every = request.status
     if why:

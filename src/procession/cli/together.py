@@ -11,10 +11,9 @@ from typing import Any
 
 from procession.api.hosting import make_hosted_job, share_of
 from procession.cli.request import OnEvent, Request
-from procession.cli.run import conduct_job, ending, made
+from procession.cli.run import abort_others, conduct_job, ending, made
 from procession.cli.say import refuse, say_line, say_note
 from procession.cli.signals import RunSignals
-from procession.cli.starters import abort_others
 from procession.engines.contract import EngineError
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.rendezvous.hosting import open_door, with_address
