@@ -15,7 +15,6 @@ from typing import NoReturn
 from procession.adoption import children
 from procession.cli.commands import COMMANDS
 from procession.cli.programs import choose_program
-from procession.cli.say import refuse
 from procession.cli.words import Option, Parser
 from procession.values.errors import SpecError
 from procession.values.program import Command, Module
@@ -61,15 +60,13 @@ def main(words: list[str]) -> NoReturn:
         )
     command = _command(rest, module=bool(options.get("module")))
     if not options.get("children") and not _is_python(command[0]):
-        refuse(
-            PROG,
+        PARSER.error(
             f"{rest[0]} is no Python program: nothing would be adopted in it; write --children "
             "to adopt the Python programs that it starts",
         )
     ignored = _ignoring(command)
     if ignored and not options.get("children"):
-        refuse(
-            PROG,
+        PARSER.error(
             f"python {ignored} does not look at PYTHONPATH, by which a program adopts: leave that "
             "option out, or call procession.adopt() in the program",
         )
@@ -80,7 +77,7 @@ def main(words: list[str]) -> NoReturn:
     try:
         os.execve(command[0], command, env)
     except OSError as e:
-        refuse(PROG, f"cannot run {command[0]}: {e.strerror}")
+        PARSER.error(f"cannot run {command[0]}: {e.strerror}")
 
 
 def _command(words: list[str], *, module: bool) -> list[str]:
@@ -88,7 +85,7 @@ def _command(words: list[str], *, module: bool) -> list[str]:
     try:
         program = choose_program(words[0], "module" if module else "")
     except SpecError as e:
-        refuse(PROG, str(e))
+        PARSER.error(str(e))
     if isinstance(program, Command):
         return [words[0] if "/" in words[0] else shutil.which(words[0]) or words[0], *words[1:]]
     return [sys.executable, *["-m"] * isinstance(program, Module), *words]

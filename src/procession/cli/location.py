@@ -5,9 +5,9 @@ a pod in an Indexed Job of Kubernetes. The options are torchrun's, and torchrun'
 by its options alone. Where machines have numbers, ranks are numbered node rank times ranks per
 node. Where each rank has a launcher of its own, `-n` is 1, and each is a group.
 
-Variables say which of how many processes this is, but not what they are for. A process that is alone
-on its machine is taken for the launcher of all ranks of the machine; each of several on one machine
-is taken for the launcher of one rank.
+Variables say which of how many processes this is, but not what they are for. A process that is
+alone on its machine is taken for the launcher of all ranks of the machine; each of several on one
+machine is taken for the launcher of one rank.
 
 Sources: Open MPI, https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html; Hydra of
 MPICH and Intel MPI, PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS (srun --mpi=pmi2 sets the

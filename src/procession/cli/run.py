@@ -134,7 +134,6 @@ def _run_job(
             chosen.engine,
             lease=on.lease,
             link_encryption=on.link_encryption,
-            on_failure=spec.on_failure,
             on_event=on_event,
             control=os.environ.get(CONTROL) != "0",
         )

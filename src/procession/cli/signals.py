@@ -144,12 +144,7 @@ class RunSignals:
     its signals; Slurm sends several. say: writes a line. received: the signals that were obeyed.
     """
 
-    def __init__(
-        self,
-        run: Group,
-        request: Request,
-        say: Callable[[str], object],
-    ) -> None:
+    def __init__(self, run: Group, request: Request, say: Callable[[str], object]) -> None:
         self.received: list[int] = []
         self._run = run
         self._asked = request

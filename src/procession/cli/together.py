@@ -36,6 +36,7 @@ from procession.values.policy import Logs
 from procession.values.spec import Spec
 
 Plan = Callable[[Spec, str], tuple[Spec, Output]]
+_say = partial(say_note, patience=0.0)
 ANOTHERS: dict[str, Any] = {}  # in the place of a result that another launcher prints
 
 
@@ -101,10 +102,6 @@ def run_together(
             if terms.starter:
                 abort_others(os.environ, int(e.code or 0))
             raise
-
-
-def _say(text: str) -> None:
-    say_note(text, 0.0)
 
 
 def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
@@ -176,7 +173,6 @@ def _host(
             elects=True,
             inherits=succession.will,
             link_encryption=request.engine.link_encryption if request.engine else "auto",
-            on_failure=request.spec.on_failure,
             on_event=part.on_event,
             control=os.environ.get(CONTROL) != "0",
         ),

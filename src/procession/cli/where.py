@@ -94,7 +94,9 @@ def _run(prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter |
             from procession.cli.run import run_group
 
             launch = partial(run_group, waiter=waiter)
-        _collect_garbage()
+        if not gc.isenabled():  # see `leave_after`; what is there now is left alone
+            gc.freeze()
+            gc.enable()
         code, result = launch(prog, request, on_event)
     if request.json and result is None:  # nothing could be started
         from procession.explain.summary import summary
@@ -144,13 +146,3 @@ def _console_on_stderr() -> Generator[None]:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
-
-
-def _collect_garbage() -> None:
-    """Turn the garbage collector on, if the command has turned it off; see `leave_after`.
-
-    It leaves alone what is there now: modules, and what was made of the command line.
-    """
-    if not gc.isenabled():
-        gc.freeze()
-        gc.enable()

@@ -227,13 +227,10 @@ class Parser(Value):
         for heading, rows in self.table.items():
             add = (parser.add_argument_group(heading) if heading else parser).add_argument
             for option in rows:
-                text = option.help.replace("%", "%%")
-                if option.bare:
-                    add(*option.names, metavar=option.metavar, nargs="?", help=text)
-                elif option.metavar:
-                    add(*option.names, metavar=option.metavar, help=text)
-                else:
-                    add(*option.names, action="store_true", help=text)
+                how: Any = {"action": "store_true"}
+                if option.metavar:
+                    how = {"metavar": option.metavar, "nargs": "?" if option.bare else None}
+                add(*option.names, help=option.help.replace("%", "%%"), **how)
         return parser.format_help()
 
 

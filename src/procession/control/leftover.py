@@ -16,6 +16,8 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from glob import escape, glob
 
 from procession.control import ask
 from procession.system.identity import lives, pid_of, start_of
@@ -95,23 +97,14 @@ def dead_scratch(*, remove: bool) -> list[str]:
     """Find the scratch directories of dead launchers, and maybe remove them."""
     found: list[str] = []
     for place in dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp"]):  # noqa: S108 - only our own
-        try:
-            names = os.listdir(place)
-        except OSError:
-            continue
-        for name in names:
-            _, at, mark = name.partition("@")
-            path = os.path.join(place, name)
-            if not at or not name.startswith("procession_") or lives(mark) is not False:
-                continue
-            try:
+        for path in glob(os.path.join(escape(place), "procession_*@*")):
+            with suppress(OSError):
                 seen = os.lstat(path)
-            except OSError:
-                continue
-            if stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid():
-                found.append(path)
-                if remove:
-                    shutil.rmtree(path, ignore_errors=True)
+                ours = stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid()
+                if ours and lives(path.rpartition("@")[2]) is False:
+                    found.append(path)
+                    if remove:
+                        shutil.rmtree(path, ignore_errors=True)
     return found
 
 

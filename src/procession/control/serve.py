@@ -6,6 +6,21 @@ driver's loop. The log is taken from what the console has shown last (`output.re
 client has read what was before, so that a slow one misses some, and is told how much. Whoever
 follows it gets more ten times a second; nothing has to wake this thread but its client, and the end
 of the run, for which `Reach.close` ends the incoming half of the connection.
+
+What goes over the socket is one JSON object in each line, in both directions. A client asks, and
+each request has one answer:
+
+    {"procession": 1, "ask": "look"}
+    {"procession": 1, "to": "look", "value": {...}}      or, with "error" for "value", why not
+
+The methods of `Visit` say what each request takes. Between answers come events, which a client may
+pass over:
+
+    {"procession": 1, "event": "log", "stream": "out", "text": "..."}    after the request "log"
+    {"procession": 1, "event": "left_out", "lines": 512}                 it was too slow
+    {"procession": 1, "event": "end", "state": ..., "code": 1, "report": "..."}    the last line
+
+Text is UTF-8; bytes that are not are lone surrogates, as `os.fsdecode` makes them.
 """
 
 from __future__ import annotations
@@ -182,5 +197,4 @@ class Visit:
     def _tell_end(self, ending: dict[str, Any]) -> None:
         while self._give_log():
             pass
-        self._say(event="over", state=ending.get("state", "FAILED"))
-        self._say(event="end", **ending)
+        self._say(event="end", **{"state": "FAILED", "code": 1, "report": "", **ending})

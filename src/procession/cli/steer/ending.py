@@ -72,19 +72,17 @@ def stop(options: dict[str, Any], run: Run) -> int:
             else:
                 connection.ask("stop", signal=number, grace=grace)
             patience = (DEFAULT_GRACE if grace is None else grace) + MARGIN
-            state = ""
-            for said in connection.events(patience):
-                state = said["state"] if said.get("event") == "over" else state
+            for _ in connection.events(patience):
+                pass
             end = connection.end
     except Ended:
         say_out(f"procession: {run.id} has ended")
         return 0
-    if end is None and not state:
+    if end is None:
         say_note(f"{run.id} is still there after {patience:g} s [P313]")
         return 1
-    how = (end or {"state": state})["state"].lower()
-    code = f", exit code {end['code']}" if end is not None else ""
-    say_out(f"procession: {run.id} {'was stopped' if how == 'stopped' else how}{code}")
+    how = "was stopped" if end["state"] == "STOPPED" else end["state"].lower()
+    say_out(f"procession: {run.id} {how}, exit code {end['code']}")
     return 0
 
 

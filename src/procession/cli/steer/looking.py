@@ -156,14 +156,8 @@ def _row_of_unseen(
         driver, state = "", "LOST" if lives(mark) is False else "UNSEEN"
     above = processes.get(launcher, (ranks or members)[0])
     began = min(time.time() - _age(p) for p in members)
-    run = Run(
-        id=name,
-        name=name.rpartition("_")[0] or command_line(above.words),
-        state=state,
-        launcher=launcher,
-        host=driver,
-        began=began,
-    )
+    title = name.rpartition("_")[0] or command_line(above.words)
+    run = Run(name, title, state, launcher=launcher, host=driver, began=began)
     return _row_of(run, processes) | {
         "alive": len(ranks),
         "nproc": int(world) if world.isdecimal() else None,
