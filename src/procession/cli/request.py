@@ -100,7 +100,7 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
             "notices nothing here: output that goes straight to the console, or nowhere, is not "
             "seen; let it have a prefix (--prefix), or tee it to files (-t 3)",
         )
-    fields = {"stdin": 0 if engine is None else None, **s.fields("spec")}
+    fields: dict[str, Any] = {"stdin": 0 if engine is None else None, **s.fields("spec")}
     if nproc == 1 and PMI_FD in os.environ:
         fields["pass_fds"], said = _pass_pmi(os.environ, fields.get("pass_fds", ()))
         s.notes += said if node.number is not None else []

@@ -258,7 +258,10 @@ def _shown(group: Group, request: Request) -> Generator[None]:
     viewed = request.live and not why
     with closing(Console(sys.stdout)) if viewed else nullcontext() as console:
         group.resources.streams.lead_through(console)
-        with _told(group, every), _viewed(group, console) if console else suspended(group):
+        with (
+            _told(group, every),
+            _viewed(group, console) if console is not None else suspended(group),
+        ):
             yield
 
 

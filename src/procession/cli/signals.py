@@ -48,7 +48,7 @@ PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still b
 KILL_WAIT = 30.0  # seconds
 POD_GRACE = 30.0
 SLURM_NOTICE = 60.0
-FROM_1 = seconds("seconds, 1 or more", 1)
+FROM_1: Any = seconds("seconds, 1 or more", 1)
 JOB_END = "SLURM_JOB_END_TIME"  # seconds since 1970
 MARGIN = 0.1  # of what is left, for the launcher itself; at least a second, at most ten
 
@@ -59,7 +59,7 @@ def read_preemption(text: str, where: str) -> dict[int, float]:
     Raises SpecError.
     """
     who, colon, number = text.partition(":")
-    said: Any = FROM_1(number, where) if colon else 0
+    said: float = FROM_1(number, where) if colon else 0
     if who == "slurm":
         return {int(signal.SIGUSR1): said or SLURM_NOTICE, int(signal.SIGTERM): KILL_WAIT}
     if who == "kubernetes":
