@@ -116,7 +116,7 @@ def commands() -> str:
             parts.append(f"\n```text\nprocession completion {'|'.join(SHELLS)}\n```\n")
         if parser is None or name == "run":
             continue
-        usage, epilog = parser._usage, parser._epilog.replace(WHICH, "")
+        usage, epilog = parser.usage, parser.epilog.replace(WHICH, "")
         parts.append(f"\n```text\n{usage}\n```\n" if usage else "")
         rows = {
             ", ".join(f"{n} {o.metavar}".strip() for n in o.names): o.help.replace("|", "\\|")

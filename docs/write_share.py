@@ -49,22 +49,22 @@ def manual() -> str:
         ".SH NAME",
         "procession \\- launch n copies of a program as one group of ranks",
         ".SH SYNOPSIS",
-        *verbatim(f"{run._usage}\nprocession COMMAND ..."),
+        *verbatim(f"{run.usage}\nprocession COMMAND ..."),
         ".SH DESCRIPTION",
         roff(ABOUT.strip()),
         ".SH COMMANDS",
     ]
     for name, what in COMMANDS.items():
         lines += [".TP", f"\\fB{name}\\fR", roff(what)]
-    lines += [".SH OPTIONS OF RUN", *options_of(run), ".SH MORE ABOUT RUN", *verbatim(run._epilog)]
+    lines += [".SH OPTIONS OF RUN", *options_of(run), ".SH MORE ABOUT RUN", *verbatim(run.epilog)]
     for name in COMMANDS:
         parser = known.get(name)
         if parser is None or name == "run":
             continue
         lines += [f".SH {name.upper()}"]
-        lines += verbatim(parser._usage) if parser._usage else []
+        lines += verbatim(parser.usage) if parser.usage else []
         lines += [*options_of(parser)]
-        lines += [".PP", *verbatim(parser._epilog)] if parser._epilog else []
+        lines += [".PP", *verbatim(parser.epilog)] if parser.epilog else []
     return "\n".join([*lines, ".SH SEE ALSO", roff(SEE), ""])
 
 

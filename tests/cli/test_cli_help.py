@@ -15,7 +15,7 @@ def test_help_of_run_is_a_screen_of_options_that_there_are():
     assert len(done.stdout.splitlines()) < 40
     named = set(re.findall(r"--[a-z-]+", done.stdout))
     assert 20 <= len(named) <= 30
-    assert named - set(make_parser()._named) == set()
+    assert named - set(make_parser().named) == set()
 
 
 @pytest.mark.parametrize(

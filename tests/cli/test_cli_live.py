@@ -6,7 +6,7 @@ import signal
 
 import pyte
 import pytest
-from commandline import Terminal, command
+from commandline import Terminal
 
 from support import until, write
 
@@ -198,26 +198,4 @@ def test_a_crash_of_the_view_leaves_the_group_alone(tmp_path, work, monkeypatch)
         assert terminal.end() == 0
         text = terminal.everything()
     assert log_of(0, text) == log_of(1, text) == list(range(1, 11))
-    terminal.is_clean()
-
-
-def test_attach_brings_the_view_back_and_leaves_it_again(tmp_path, work):
-    go = tmp_path / "go"
-    done = command("run", "--detach", "-n", 4, work, go, 5)
-    assert done.returncode == 0, done.stderr
-    run = done.stdout.strip()
-    rows = [rf"^{rank} +RUNNING +5/10 " for rank in range(4)]
-    with Screen("attach", run) as terminal:
-        terminal.until_shown(*rows, r"^\[3\] line 5 of 3$")
-        terminal.type(b"\x03")
-        assert terminal.end() == 0
-        terminal.until_shown(rf"procession: {run} goes on")
-        terminal.is_clean()
-    with Screen("attach", run) as terminal:
-        terminal.until_shown(*rows)
-        go.touch()
-        assert terminal.end() == 0
-        text = terminal.everything()
-    for rank in range(4):
-        assert log_of(rank, text)[-5:] == [6, 7, 8, 9, 10]
     terminal.is_clean()

@@ -89,7 +89,8 @@ VALUES = [
     ("--name 'a\nb'", "name"),
     # Output.
     ("-r 4", "-r/--redirects: not a choice of streams: '4'"),
-    ("--stdin 9", "--stdin must be a rank from 0 to 0, or none, not '9'"),
+    ("--stdin 9", "stdin: there is no rank 9; the ranks are 0 to 0"),
+    ("--stdin x", "--stdin must be a count, 0 or more, not 'x'"),
     ("--prefix {nonsense}", "--prefix: '{nonsense}'"),
     ("--log-dir 'a file/b'", "--log-dir: 'a file' is not a directory"),
     ("--log-dir /proc/logs", "--log-dir '/proc/logs': cannot prepare the run"),

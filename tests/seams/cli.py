@@ -9,9 +9,8 @@ __getattr__ = lazily(
         "procession.cli.completion": "parsers",
         "procession.cli.words": "Option",
         "procession.cli.options": "make_parser",
-        "procession.cli.preemption": "divided read_preemption seconds_left",
         "procession.cli.request": "read_request",
-        "procession.cli.signals": "RunSignals",
-        "procession.cli.starters": "read_started",
+        "procession.cli.signals": "RunSignals divided read_preemption seconds_left",
+        "procession.cli.location": "read_started",
     }
 )

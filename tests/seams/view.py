@@ -5,9 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.view.draw": "Drawing",
-        "procession.view.rows": "fold oddities",
-        "procession.view.seen": "Pace Seen Sight Whole",
-        "procession.view.usage": "Sampler Usage gpu_memory",
-        "procession.view.words": "ending status_line",
+        "procession.view.seen": "Pace Sampler Seen Sight Usage Whole gpu_memory",
+        "procession.view.words": "ending fold oddities status_line",
     }
 )

@@ -1,9 +1,9 @@
 """The command `procession`: its subcommands, each imported only when it is called.
 
-From words to a run: `words` reads the command line by the table in `options`; `sources` adds what
-variables and TOML files say, into `settings`; `request` makes of it what is to be run; `where` runs
-it: here (`run`), on an engine (`job`), as one of several launchers (`together`), or without this
-terminal (`detach`). Commands that look at runs or steer them are in `steer`.
+From words to a run: `words` reads the command line by the table in `options`; `settings` adds what
+variables and TOML files say; `request` makes of it what is to be run; `where` has it run: here or
+on an engine (`run`), as one of several launchers (`together`), or without this terminal
+(`detach`). Commands that look at runs or steer them are in `steer`.
 
 May import every other room but the drop-ins. Start reading at `main` below, then at `where`.
 """
@@ -35,19 +35,15 @@ together, say why, and leave nothing behind."""
 INTERRUPTED = 130  # 128 + SIGINT
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code. Raises SystemExit(2) for a wrong one."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    return surrounded(lambda: _command(words), words if words[:1] == ["run"] else None)
+def main(argv: Sequence[str] | None = None, *, torchrun: bool = False) -> int:
+    """Run the command line; returns the exit code, also after Ctrl-C.
 
-
-def surrounded(call: Callable[[], int], launch: Sequence[str] | None) -> int:
-    """Call what a command does; for a launch, an agent starts meanwhile.
-
-    launch: the words of a launch, None for other commands. One that may get an agent that was
-    kept looks for that first, and one whose ranks inherit descriptors starts another. Gives the
-    exit code, also after Ctrl-C.
+    For a launch, an agent starts meanwhile. One that may get an agent that was kept looks for that
+    first, and one whose ranks inherit descriptors starts another. torchrun: it is that of torchrun.
+    Raises SystemExit(2) for a wrong one.
     """
+    words = list(sys.argv[1:] if argv is None else argv)
+    launch = words if torchrun or words[:1] == ["run"] else None
     later = WARM in os.environ or PMI_FD in os.environ
     if (
         launch is not None
@@ -57,7 +53,7 @@ def surrounded(call: Callable[[], int], launch: Sequence[str] | None) -> int:
     ):
         start_early()
     try:
-        return _with_loss(call())
+        return _with_loss(_command(words, torchrun=torchrun))
     except SystemExit as e:
         if e.code:
             raise
@@ -113,17 +109,17 @@ def leave_after(main: Callable[[], int], *, launches: bool) -> NoReturn:
     os._exit(code)
 
 
-def _command(words: list[str]) -> int:
-    if words[:1] == ["run"]:
+def _command(words: list[str], *, torchrun: bool = False) -> int:
+    if torchrun or words[:1] == ["run"]:
         from procession.cli import where
 
-        return where.main(words[1:])
+        return where.main(words if torchrun else words[1:], torchrun=torchrun)
     from procession.cli.commands import COMMANDS, EPILOG, STEERING
     from procession.cli.words import Option, Parser, near
 
     parser = Parser(
         "procession",
-        [Option(("--version",), "", "print the version and exit")],
+        {"": [Option(("--version",), "", "print the version and exit")]},
         hint="; the options of a run stand behind `procession run`",
         usage="procession [-h] [--version] COMMAND ...",
         description=DESCRIPTION,

@@ -14,7 +14,6 @@ from typing import NoReturn
 from procession.adoption.adopting import variables
 from procession.cli.commands import COMMANDS
 from procession.cli.programs import choose_program
-from procession.cli.say import refuse
 from procession.cli.words import Option, Parser
 from procession.values.errors import SpecError
 from procession.values.program import Command, Module
@@ -37,7 +36,7 @@ examples:
 """
 PARSER = Parser(
     PROG,
-    OPTIONS,
+    {"": OPTIONS},
     usage=f"{PROG} [-m] [--] PROGRAM [ARGUMENT ...]",
     description=DESCRIPTION,
     epilog=EPILOG,
@@ -58,7 +57,7 @@ def main(words: list[str]) -> NoReturn:
     try:
         os.execve(command[0], command, env)
     except OSError as e:
-        refuse(PROG, f"cannot run {command[0]}: {e.strerror}")
+        PARSER.error(f"cannot run {command[0]}: {e.strerror}")
 
 
 def _command(words: list[str], *, module: bool) -> list[str]:
@@ -66,7 +65,7 @@ def _command(words: list[str], *, module: bool) -> list[str]:
     try:
         program = choose_program(words[0], "module" if module else "")
     except SpecError as e:
-        refuse(PROG, str(e))
+        PARSER.error(str(e))
     if isinstance(program, Command):
         return [words[0] if "/" in words[0] else shutil.which(words[0]) or words[0], *words[1:]]
     return [sys.executable, *["-m"] * isinstance(program, Module), *words]

@@ -22,8 +22,11 @@ COMMANDS = {
     "completion": "print a script by which bash, zsh or tcsh completes this command",
 }
 
-# Those that look at runs, or steer them, in `steer`.
-STEERING = ("ps", "logs", "attach", "stop", "report", "stacks", "clean")
+# Those that look at runs, or steer them, and their modules in `steer`.
+STEERING = {
+    "ps": "looking", "logs": "showing", "attach": "showing", "stop": "ending", "report": "looking",
+    "stacks": "looking", "clean": "ending",
+}  # fmt: skip
 
 EPILOG = f"""\
 commands:
@@ -48,7 +51,7 @@ def parser_of(command: str, usage: str, epilog: str = "", options: Sequence[Opti
     which = f"{WHICH}\n\n" if "RUN" in usage else ""
     return Parser(
         f"procession {command}",
-        options,
+        {"": options},
         usage=f"procession {command} {usage}",
         description=f"{COMMANDS[command].capitalize()}.",
         epilog=which + epilog,

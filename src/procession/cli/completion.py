@@ -97,7 +97,10 @@ def script(shell: str) -> str:
 
 def parsers() -> dict[str, Parser]:
     """Make the parsers of the commands that have options."""
-    steer = {n: import_module(f"procession.cli.steer.{n}").PARSER for n in STEERING}
+    steer = {
+        name: import_module(f"procession.cli.steer.{module}").PARSERS[name]
+        for name, module in STEERING.items()
+    }
     others = {"doctor": doctor.PARSER, "explain": explain.PARSER, "warm": warm.PARSER}
     runs = {"run": make_parser(), TORCHRUNS: make_parser(torchrun=True)}
     return {**runs, "adopt": adopt.PARSER, **steer, **others}

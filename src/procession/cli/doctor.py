@@ -55,27 +55,21 @@ class Finding(Value):
 
     key: str
     thing: str
-    mark: str
     value: str
+    mark: str = "-"
     instead: str = ""
     advice: str = ""
     needed: bool = False
-
-
-def fact(key: str, thing: str, value: object) -> Finding:
-    """Make a finding without judgement."""
-    return Finding(key, thing, "-", "unknown" if value is None else str(value))
 
 
 def judged(
     key: str, thing: str, why: str, instead: str, advice: str, works: str = "works"
 ) -> Finding:
     """Judge a feature. why: it does not work, "" if it does. instead: "" where it is needed."""
-    needed = not instead
     if not why:
-        return Finding(key, thing, "ok", works, needed=needed)
-    mark = "missing" if needed else "falls back"
-    return Finding(key, thing, mark, why, instead or UNABLE, advice, needed)
+        return Finding(key, thing, works, "ok", needed=not instead)
+    mark = "falls back" if instead else "missing"
+    return Finding(key, thing, why, mark, instead or UNABLE, advice, not instead)
 
 
 # -- features: each is really used, for a container's seccomp filter may refuse what the kernel has
@@ -138,16 +132,14 @@ def why_not(trial: Callable[[], object]) -> str:
         trial()
     except OSError as e:
         return e.strerror or str(e)
-    except AttributeError:
-        return "this Python was built without it"
-    except Refused as e:
+    except (AttributeError, Refused) as e:  # this Python may have been built without it
         return str(e)
     return ""
 
 
 def kernel() -> list[Finding]:
     """Try the features of the kernel, and the user's directories."""
-    found = [fact("kernel", "kernel", os.uname().release)]
+    found = [Finding("kernel", "kernel", os.uname().release)]
     for key, thing, trial, instead, advice in FEATURES:
         found.append(judged(key, thing, why_not(trial), instead, advice))
     watch = OomWatch()
@@ -169,12 +161,12 @@ def limits() -> list[Finding]:
         judged("open_files", "open files", files_ if ranks < len(cores) else "",
                "ends a group that it cannot open descriptors for, and says so",
                f"ulimit -n {hard}" if hard != soft else "ask for a higher hard limit", files_),
-        fact("cores", "cores for this process", fold_ranks(cores)),
+        Finding("cores", "cores for this process", fold_ranks(cores)),
         judged("quota", "CPU quota (cgroup)", cpus if quota and quota < len(cores) else "",
                f"counts {len(cores)} cores for OMP_NUM_THREADS: too many threads",
                "set OMP_NUM_THREADS to the quota divided by the number of ranks", cpus),
-        fact("memory", "memory", size(files.field("/proc/meminfo", "MemTotal") or 0)),
-        fact("cgroup_memory", "memory (cgroup)", size(most) if most else "no limit"),
+        Finding("memory", "memory", size(files.field("/proc/meminfo", "MemTotal") or 0)),
+        Finding("cgroup_memory", "memory (cgroup)", size(most) if most else "no limit"),
         _space("shm", "/dev/shm", GB,  # noqa: S108 - only looked at
                "does not notice: ranks that share tensors may die of SIGBUS",
                "docker run --shm-size=8g, or --ipc=host"),
@@ -204,21 +196,18 @@ def devices() -> list[Finding]:
         why = "; ".join([text, *kind.faults]) if kind.faults else ""
         instead = "leaves it to the program, which may not find them"
         found.append(judged(kind.kind.lower(), kind.kind, why, instead, DEVICES, text))
-    return found or [fact("none", "accelerators", "none found")]
+    return found or [Finding("none", "accelerators", "none found")]
 
 
 def python() -> list[Finding]:
     """Look at the interpreter and the packages."""
-    found = [
-        fact("python", "Python", sys.version.split()[0]),
-        fact("executable", "interpreter", sys.executable),
-    ]
+    versions = {"python": sys.version.split()[0], "executable": sys.executable}
     for name in ("procession", "cloudpickle", "tblib", "numpy", "torch", "jax", "ray"):
-        try:
-            found.append(fact(name, name, importlib.metadata.version(name)))
-        except importlib.metadata.PackageNotFoundError:
-            found.append(fact(name, name, "not installed"))
-    return found
+        versions[name] = "not installed"
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    titles = {"python": "Python", "executable": "interpreter"}
+    return [Finding(name, titles.get(name, name), found) for name, found in versions.items()]
 
 
 GROUPS: dict[str, Callable[[], list[Finding]]] = {
@@ -240,9 +229,9 @@ def main(words: list[str]) -> int:
         told = {name: {f.key: vars(f) for f in found} for name, found in groups.items()}
         text = json.dumps({"ok": not missing, "missing": missing, "groups": told}, indent=2)
     else:
-        width, lines = max(len(f.thing) for f in everything), [""]
+        width, lines = max(len(f.thing) for f in everything), list[str]()
         for name, found in groups.items():
-            lines += [name] if len(lines) == 1 else ["", name]
+            lines += ["", name]
             for f in found:
                 lines.append(f"  {f.mark:<10}  {f.thing:<{width}}  {f.value}")
                 if f.instead:
@@ -250,5 +239,5 @@ def main(words: list[str]) -> int:
         last = f"procession does not work here; missing: {', '.join(missing)}"
         lines += ["", last if missing else "Everything that procession needs is there."]
         text = "\n".join(lines[1:])
-    say_out(f"{text}")
+    say_out(text)
     return 1 if missing else 0

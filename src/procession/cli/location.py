@@ -1,20 +1,30 @@
 """Finds out where this launcher stands: alone, or which one of a job on several machines.
 
 The command line is asked first, then the variables of srun, mpirun and mpiexec, then the number of
-a pod in an Indexed Job of Kubernetes (see `starters`). The options are torchrun's, and torchrun's
-command is asked by its options alone. Where machines have numbers, ranks are numbered node rank
-times ranks per node. Where each rank has a launcher of its own, `-n` is 1, and each is a group.
+a pod in an Indexed Job of Kubernetes. The options are torchrun's, and torchrun's command is asked
+by its options alone. Where machines have numbers, ranks are numbered node rank times ranks per
+node. Where each rank has a launcher of its own, `-n` is 1, and each is a group.
+
+Variables say which of how many processes this is, but not what they are for. A process that is
+alone on its machine is taken for the launcher of all ranks of the machine; each of several on one
+machine is taken for the launcher of one rank.
+
+Sources: Open MPI, https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html; Hydra of
+MPICH and Intel MPI, PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS (srun --mpi=pmi2 sets the
+first two as well, so that only the last two tell of Hydra); Slurm, the output environment variables
+in https://slurm.schedmd.com/srun.html. A batch script, and a shell that srun --pty has started,
+have most of Slurm's variables, too, but no step with several tasks.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 from procession.cli.readers import is_number
 from procession.cli.settings import Settings
-from procession.cli.starters import OWN, Started, read_started
 from procession.cli.words import MEETING
 from procession.driver.job import LEASE
 from procession.engines.contract import EngineError
@@ -28,11 +38,20 @@ from procession.engines.rendezvous.terms import (
     read_machines,
     terms_of_conf,
 )
-from procession.engines.slurm.allocation import read_allocation
-from procession.values.base import Value
+from procession.engines.slurm.allocation import read_allocation, read_task
+from procession.system.files import read
+from procession.system.ports import FIRST, LAST
+from procession.system.processes import parents
+from procession.values.base import Value, is_count
 from procession.values.environment import Node
 from procession.values.errors import SpecError
 
+OWN = "for a group of its own, write --nnodes 1"
+OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+            "OMPI_COMM_WORLD_LOCAL_SIZE")  # fmt: skip
+POD = "JOB_COMPLETION_INDEX"  # of an Indexed Job of Kubernetes
+HYDRA = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+PORTS = 8  # at which the launchers of one job may meet
 NO_ENGINE = "none"  # no engine, even under srun
 RANKS_PORT = 29500  # torchrun's
 LOOPBACK = "127.0.0.1"
@@ -137,18 +156,16 @@ def _place(s: Settings, least: int, most: int, torchrun: bool) -> Started:
 
 def _node_rank(s: Settings, count: int) -> int:
     """Give the number of this machine by the option."""
-    text, where = s.text("node_rank"), s.where("node_rank")
-    if not is_number(text):
-        raise SpecError(f"{where} must be a number of 0 or more, not {text!r}")
-    if int(text) and count == 1 and not s.on_command_line("node_rank"):
-        s.does_not_apply("node_rank", f"is {text}, and this run is on one machine")
+    rank, where = s.value("node_rank"), s.where("node_rank")
+    if rank and count == 1 and not s.on_command_line("node_rank"):
+        s.does_not_apply("node_rank", f"is {rank}, and this run is on one machine")
         return 0
-    if int(text) >= count:
+    if rank >= count:
         raise SpecError(
-            f"{where} is {text}, but the machines are numbered 0 to {count - 1}: "
+            f"{where} is {rank}, but the machines are numbered 0 to {count - 1}: "
             f"{s.where('nnodes')} says how many there are"
         )
-    return int(text)
+    return rank
 
 
 def _alone(s: Settings, backend: str) -> Node:
@@ -262,8 +279,9 @@ def ask(s: Settings, name: str, chosen: str) -> EngineRequest:
     """
     s.keep_applicable(name, chosen)
     if s.text("stdin") != "none":
-        why = "cannot be: ranks on other machines cannot read this command's input"
-        s.does_not_apply("stdin", why)
+        s.does_not_apply(
+            "stdin", "cannot be: ranks on other machines cannot read this command's input"
+        )
     fields = s.fields("engine") | {"name": name, "options": s.fields("options")}
     return EngineRequest(devices=s.text("devices"), **fields)
 
@@ -305,3 +323,122 @@ def _with_hosts(s: Settings, on: EngineRequest) -> EngineRequest:
         if ranks:
             s.add("nproc_per_node", str(ranks), "the list of hosts")
     return on.__replace__(nodes=check_spares(len(hosts), on.nodes, on.spares))
+
+
+# -- what has started this command
+
+
+class Started(Value):
+    """Which one of several launchers this process is.
+
+    starter: the command that started them, "" where each has a console of its own. variable: the
+    one that has its number. rank, size: its number among all of them, and how many there are.
+    local, local_size: the same on this machine. machine: which one this is. machines: the names of
+    all, "" for those that are not known. job: the name of the job, "" if unknown. cpus: that each
+    process has for itself, 0 if unknown.
+    """
+
+    starter: str
+    variable: str
+    rank: int
+    size: int
+    local: int = 0
+    local_size: int = 1
+    machine: int = 0
+    machines: tuple[str, ...] = ("",)
+    job: str = ""
+    cpus: int = 0
+
+    @property
+    def per_rank(self) -> bool:
+        """Whether there is a process for every rank, and not for every machine."""
+        return self.size > len(self.machines)
+
+    @property
+    def ports(self) -> list[int]:
+        """Ports made of the job's name, the same in all its processes; none without a name."""
+        seeds = [f"{self.job} {number}".encode() for number in range(PORTS)] if self.job else []
+        return list(dict.fromkeys(FIRST + crc32(seed) % (LAST - FIRST) for seed in seeds))
+
+
+def read_started(env: Mapping[str, str], count: int) -> Started | None:
+    """Read what has started this command; None for nothing, or for a single process.
+
+    count: of machines, by the options: pods know their number, but not how many there are. In a
+    rank of a group, the variables are about that group's launcher, and are not read. Raises
+    SpecError where variables contradict each other.
+    """
+    found = None
+    if "PROCESSION_RUN" in env:
+        return None
+    if OPEN_MPI[1] in env:
+        name = env.get("PMIX_NAMESPACE") or env.get("OMPI_MCA_ess_base_jobid", "")
+        found = _mpi(env, "mpirun", OPEN_MPI, f"mpirun_{name}" if name else "")
+    elif HYDRA[3] in env:
+        found = _mpi(env, "mpiexec", HYDRA, "")
+    elif "SLURM_STEP_NUM_TASKS" in env:
+        found = _slurm(env)
+    if found is None and count > 1 and POD in env:
+        (pod,) = _numbers(env, POD)
+        found = Started("", POD, pod, count, machine=pod, machines=("",) * count)
+    if found is None or found.size < 2:
+        return None
+    if not (found.rank < found.size and found.local < found.local_size <= found.size):
+        raise SpecError(
+            f"{found.variable} and its like contradict each other: number {found.rank} of "
+            f"{found.size}, and number {found.local} of {found.local_size} on this machine; {OWN}"
+        )
+    return found
+
+
+def _mpi(env: Mapping[str, str], starter: str, names: Sequence[str], job: str) -> Started:
+    """Number the machines by the ranks, for MPI has no variable for them: as many on each."""
+    rank, size, local, local_size = _numbers(env, *names)
+    if not local_size or (rank - local) % local_size or size % local_size:
+        raise SpecError(
+            f"{starter} has not numbered ranks machine by machine, with as many on each: this is "
+            f"rank {rank} of {size}, and number {local} of {local_size} on its machine; write "
+            f"`{starter} --map-by ppr:{local_size}:node`, or -ppn {local_size}; {OWN}"
+        )
+    if names is HYDRA and size == local_size:  # other machines do not know the process
+        job = _of_proxy()
+    machines = ("",) * (size // local_size)
+    return Started(
+        starter, names[0], rank, size, local, local_size, rank // local_size, machines, job
+    )
+
+
+def _of_proxy() -> str:
+    """Name the job by Hydra's process on this machine, the nearest ancestor that is no rank."""
+    for pid in parents(os.getpid()) or ():
+        if "PMI_RANK=" not in (read(f"/proc/{pid}/environ") or ""):
+            return f"mpiexec_{pid}"
+    return ""
+
+
+def _slurm(env: Mapping[str, str]) -> Started | None:
+    try:
+        task = read_task(env)
+    except EngineError as e:
+        raise SpecError(f"srun's variables are not as Slurm writes them: {e}; {OWN}") from None
+    if task is None or task.count < 2:
+        return None
+    here = task.tasks_on_nodes
+    local, machine = _numbers(env, "SLURM_LOCALID", "SLURM_NODEID")
+    if not machine < len(task.nodes) == len(here) or sum(here) != task.count:
+        said = ", ".join(f"{n}={v}" for n, v in env.items() if n.startswith("SLURM_STEP_"))
+        raise SpecError(
+            f"srun's variables contradict each other: SLURM_NODEID={machine}, {said}; {OWN}"
+        )
+    cpus = env.get("SLURM_CPUS_PER_TASK", "")
+    return Started(
+        "srun", "SLURM_PROCID", task.number, task.count, local, here[machine], machine, task.nodes,
+        job=f"slurm_{task.job}.{task.step}", cpus=int(cpus) if is_count(cpus) else 0,
+    )  # fmt: skip
+
+
+def _numbers(env: Mapping[str, str], *names: str) -> list[int]:
+    for name in names:
+        if not is_count(env.get(name, "")):
+            raise SpecError(f"{name} is {env.get(name, '')!r}, no number; {OWN}")
+    return [int(env[name]) for name in names]

@@ -222,7 +222,7 @@ OUTPUT = (
         "the rank that reads this command's standard input, or none; the other ranks read "
         "end-of-file, and so does this one in a run that a shell has started in the background "
         "(default: 0)",
-        default="0", words=("0", "none")),
+        default="0", read=readers.reading_rank, target="spec.stdin", words=("0", "none")),
 )  # fmt: skip
 LIFE = (
     Option(("--max-restarts",), "COUNT",
@@ -313,7 +313,7 @@ MACHINES = (
     Option(("--node-rank",), "NUMBER",
         "which of them this is; the first one is 0 (default: 0; in an Indexed Job of "
         "Kubernetes, the number of the pod)",
-        target="node.rank", scope=NUMBERED_MACHINES, torchrun=True),
+        read=readers.count, target="node.rank", scope=NUMBERED_MACHINES, torchrun=True),
     Option(("--master-addr",), "HOST",
         "the address of machine 0; needed where there are several",
         target="node.address", scope=NUMBERED_MACHINES, torchrun=True),
@@ -392,16 +392,9 @@ OPTIONS = {option.key: option for rows in TABLE.values() for option in rows}
 
 def make_parser(*, torchrun: bool = False) -> Parser:
     """Make what reads the command line; with `torchrun`, of torchrun's options only."""
-    prog, usage, table = RUN, USAGE, TABLE
-    if torchrun:
-        prog, usage = TORCHRUN, TORCHRUN_USAGE
-        table = {heading: tuple(o for o in rows if o.torchrun) for heading, rows in TABLE.items()}
-    return Parser(
-        prog,
-        table,
-        usage=usage,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        brief="" if torchrun else BRIEF,
-        abbreviated=torchrun,
-    )
+    parser = Parser(RUN, TABLE, USAGE, DESCRIPTION, EPILOG, BRIEF)
+    if not torchrun:
+        return parser
+    table = {heading: tuple(o for o in rows if o.torchrun) for heading, rows in TABLE.items()}
+    more = {"usage": TORCHRUN_USAGE, "brief": "", "abbreviated": True}
+    return parser.__replace__(prog=TORCHRUN, table=table, **more)

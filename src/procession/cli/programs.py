@@ -94,14 +94,11 @@ def read_parts(
     found = [_part(s, pieces[0], torchrun=torchrun)]
     for words in pieces[1:]:
         given, program = parser.read(words)
-        own = Settings(parser.options)
-        for key, value in given.items():
-            option = parser.options[key]
+        for option in map(parser.options.__getitem__, given):
             if not option.target.startswith("program."):
                 why = "is for all programs: write it before the first one"
                 raise SpecError(f"{option.written} {why}")
-            own.add(key, value)
-        found.append(_part(own, program))
+        found.append(_part(Settings(parser.options, given), program))
     return found
 
 
@@ -234,15 +231,14 @@ def _count(word: str, where: str) -> int:
 
 
 def choose_program(word: str, kind: str) -> Program:
-    """Decide what PROGRAM is. Raises SpecError for what cannot be run.
+    """Decide what PROGRAM is. Raises SpecError for what cannot be run; one that is said to be
+    a script may be missing.
 
     A path that exists is a script if it ends in .py, or is not executable, or is a directory or an
     archive with a `__main__.py`; everything else is a program. Another directory does not hide a
     program of its name on the PATH.
     """
     if kind in ("run_path", "script"):
-        if not os.path.exists(word):
-            raise SpecError(f"there is no script {word!r}")
         return Script(word)
     if kind == "module":
         if word.endswith(".py") and os.path.isfile(word):

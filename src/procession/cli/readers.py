@@ -113,17 +113,18 @@ def ending_signals(text: str, where: str) -> tuple[int, ...]:
     return tuple(sorted({int(signal.SIGINT), *signals(text, where)}))
 
 
-def start_method(text: str, where: str) -> str:
+def start_method(text: str, _where: str) -> str:
     """Read how Python ranks come to be.
 
     Programs cannot be forks of this process, which has not imported them: "fork" means those of
     the agent.
     """
-    from procession.values.spec import START_METHODS
-
-    if text not in START_METHODS:
-        raise SpecError(f"{where} must be one of {', '.join(START_METHODS)}, not {text!r}")
     return "forkserver" if text == "fork" else text
+
+
+def reading_rank(text: str, where: str) -> int | None:
+    """Read the rank that has the standard input, or none."""
+    return None if text == "none" else count(text, where)
 
 
 def modules(text: str, _where: str) -> Literal["auto"] | list[str] | None:
@@ -146,7 +147,7 @@ def elsewhere(module: str, name: str) -> Reader:
     return read
 
 
-PREEMPTION = elsewhere("procession.cli.preemption", "read_preemption")
+PREEMPTION = elsewhere("procession.cli.signals", "read_preemption")
 SHARED = elsewhere("procession.values.shared", "read_shared")
 WARM = elsewhere("procession.values.spec", "read_warm")
 

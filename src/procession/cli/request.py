@@ -8,27 +8,28 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from procession.cli.options import APART, OPTIONS, make_parser
 from procession.cli.programs import by_rank, read_parts
-from procession.cli.readers import is_number
-from procession.cli.settings import Settings
-from procession.cli.sources import gather
+from procession.cli.settings import Settings, gather
 from procession.values.base import Value
 from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError
 from procession.values.events import Event
+from procession.values.figures import format_ranks, parse_ranks
 from procession.values.placement import Placement
-from procession.values.policy import Hang, Logs, Restart, Stop
+from procession.values.policy import Hang, Logs, Restart, Std, Stop
 from procession.values.spec import Spec, is_seen, make_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from procession.cli.location import EngineRequest
 
-# One of these is set where this command was started once per machine or rank; see `starters`.
+# One of these is set where this command was started once per machine or rank; see `location`.
 OF_STARTERS = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 PMI_FD = "PMI_FD"  # the descriptor by which an MPI program speaks to mpiexec or srun
 OnEvent = Callable[[Event], object]
@@ -93,22 +94,18 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
     if s.text("event_log_handler") not in ("", "null"):
         why = "has no effect: see events.jsonl in --log-dir"
         s.notes.append(f"{s.where('event_log_handler')} {why}")
-    stdin = _stdin(s, nproc) if engine is None else None
     if s.said("silence_timeout") and not is_seen(logs, nproc):
         s.does_not_apply(
             "silence_timeout",
             "notices nothing here: output that goes straight to the console, or nowhere, is not "
             "seen; let it have a prefix (--prefix), or tee it to files (-t 3)",
         )
-    fields = s.fields("spec")
+    fields: dict[str, Any] = {"stdin": 0 if engine is None else None, **s.fields("spec")}
     if nproc == 1 and PMI_FD in os.environ:
-        from procession.cli.starters import pass_pmi
-
-        fields["pass_fds"], said = pass_pmi(os.environ, fields.get("pass_fds", ()))
+        fields["pass_fds"], said = _pass_pmi(os.environ, fields.get("pass_fds", ()))
         s.notes += said if node.number is not None else []
     spec = make_spec(
         nproc=nproc,
-        stdin=stdin,
         logs=logs,
         stop=s.policy("stop", Stop),
         restart=s.policy("restart", Restart),
@@ -152,14 +149,6 @@ def _located(s: Settings, torchrun: bool) -> tuple[Node, EngineRequest | None]:
     return locate(s, torchrun=torchrun)
 
 
-def _logs(s: Settings, nproc: int, torchrun: bool) -> Logs:
-    if not s.sets("logs"):
-        return Logs()
-    from procession.cli.streams import read_logs
-
-    return read_logs(s, nproc, torchrun=torchrun)
-
-
 def _detached(s: Settings, logs: Logs) -> Logs:
     """Check that a run that is to be detached can be; its logs then always have a directory."""
     if s.text("stdin") != "none":
@@ -184,17 +173,6 @@ def _signals(s: Settings, forward: Sequence[int], notices: Mapping[int, float]) 
     return tuple(n for n in s.value("signals_to_handle") if n not in forward)
 
 
-def _stdin(s: Settings, nproc: int) -> int | None:
-    text = s.text("stdin")
-    if text == "none":
-        return None
-    if not is_number(text) or int(text) >= nproc:
-        raise SpecError(
-            f"{s.where('stdin')} must be a rank from 0 to {nproc - 1}, or none, not {text!r}"
-        )
-    return int(text)
-
-
 def _dealt(spec: Spec, s: Settings) -> Spec:
     """Give each rank its devices, if that is asked for."""
     if s.flag("virtual_local_rank"):
@@ -206,3 +184,91 @@ def _dealt(spec: Spec, s: Settings) -> Spec:
 
         return deal(spec, s.text("devices"))
     return spec
+
+
+def _pass_pmi(env: Mapping[str, str], passed: Sequence[int]) -> tuple[tuple[int, ...], list[str]]:
+    """Give the descriptors that a rank inherits, and what is to be said.
+
+    Hydra, and srun --mpi=pmi2, serve an MPI program by the descriptor that PMI_FD names. passed:
+    those that were asked for.
+    """
+    text = env[PMI_FD]
+    try:
+        os.fstat(int(text))
+    except (ValueError, OverflowError, OSError):
+        why = f"PMI_FD={text} is no open descriptor: MPI_Init in the rank cannot find the others"
+        return tuple(passed), [f"{why}; let mpiexec or srun start procession itself [P427]"]
+    return (*passed, int(text)), []
+
+
+# -- where output goes
+
+
+def _logs(s: Settings, nproc: int, torchrun: bool) -> Logs:
+    """Read where output goes. Each refusal names its option. Raises SpecError."""
+    if not s.sets("logs"):
+        return Logs()
+    s.not_together("prefix", "log_line_prefix_template", "both say what stands before each line")
+    directory = s.text("log_dir") or None
+    if s.on_command_line("log_dir") and not directory and not torchrun:
+        raise SpecError(f"{s.where('log_dir')} must name a directory, not ''")
+    redirect, tee = (_streams(s, option, nproc) for option in ("redirects", "tee"))
+    ranks = None
+    if s.said("local_ranks_filter"):
+        chosen = _read(s, "local_ranks_filter", parse_ranks)
+        ranks = _there(s, "local_ranks_filter", chosen, nproc)
+    if directory == os.devnull:  # torchrun's word for no files at all
+        directory, redirect, tee = None, Std.NONE, Std.NONE
+    copied = {stream: s.value(f"duplicate_{stream}_filters") for stream in ("stdout", "stderr")}
+    teed = [*tee.values()] if isinstance(tee, dict) else [tee]
+    for (stream, texts), bit in zip(copied.items(), (Std.OUT, Std.ERR), strict=True):
+        if texts and not any(each & bit for each in teed):
+            where = s.where(f"duplicate_{stream}_filters")
+            s.notes.append(f"{where} copies nothing: it is for what -t/--tee sends to files")
+    logs = Logs(directory, redirect, tee, _prefix(s), ranks, copied["stdout"], copied["stderr"])
+    try:
+        logs.check(nproc)
+    except ValueError as e:
+        what, _, why = str(e).partition(": ")
+        option = "log_dir" if what == "log directory" else "prefix"
+        raise SpecError(f"{s.where(option)}: {why}") from None
+    return logs
+
+
+def _read(s: Settings, option: str, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(s.text(option))
+    except ValueError as e:
+        raise SpecError(f"{s.where(option)}: {e}") from None
+
+
+def _streams(s: Settings, option: str, nproc: int) -> Std | dict[int, Std]:
+    chosen = _read(s, option, Std.from_str)
+    if isinstance(chosen, Std):
+        return chosen
+    return {rank: chosen[rank] for rank in _there(s, option, chosen, nproc)} or Std.NONE
+
+
+def _there(s: Settings, name: str, ranks: Collection[int], nproc: int) -> list[int]:
+    """Leave out ranks that do not exist, as torchrun does, and say so."""
+    strangers = [rank for rank in ranks if rank >= nproc]
+    if strangers:
+        there = "there is only rank 0" if nproc == 1 else f"the ranks are 0 to {nproc - 1}"
+        s.notes.append(f"{s.where(name)} names {format_ranks(strangers)}, but {there}")
+    return [rank for rank in sorted(ranks) if rank < nproc]
+
+
+def _prefix(s: Settings) -> str:
+    given = s.text("log_line_prefix_template")
+    if not given or s.on_command_line("prefix"):
+        return s.text("prefix")
+    from string import Template
+
+    role = s.text("role") or os.environ.get("ROLE_NAME", "default")
+    fields = {"rank": "rank", "local_rank": "local_rank", "hostname": "host"}
+    marked = {name: f"\0{field}\0" for name, field in fields.items()}
+    text = Template(given).safe_substitute(marked, role_name=role)
+    text = text.replace("{", "{{").replace("}", "}}")
+    for field in fields.values():
+        text = text.replace(f"\0{field}\0", f"{{{field}}}")
+    return text

@@ -1,23 +1,23 @@
-"""Runs a group on this machine, as the command line asks for it; its end becomes an exit code."""
+"""Runs a group on this machine, or a job on an engine; its end becomes an exit code."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
 
 from procession.cli.request import OnEvent, Request
 from procession.cli.say import LOST, refuse, say_line, say_note
-from procession.cli.signals import RunSignals, suspended, woken_by_signals
+from procession.cli.signals import RunSignals, handled, suspended, woken_by_signals
 from procession.group.group import CONTROL, Group
 from procession.group.making import local_group
 from procession.prepare.placing import THREADS, Placed
 from procession.rules.tables import Phase
 from procession.values.errors import GroupFailed, SpecError
 from procession.values.events import Event
-from procession.values.program import Script
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -25,18 +25,24 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.cli.detach import Waiter
-    from procession.preload.plan import Plan
+    from procession.cli.location import EngineRequest
+    from procession.output.console import Console
 
+READ_WITHIN = 2.0  # seconds for Hydra to read the report
 HASTE = 2.0  # seconds for the last messages, when a signal has come
+EVERY = 60.0  # seconds between two lines of status, where --live finds no terminal
+END = {Phase.SUCCEEDED.name.lower(), Phase.FAILED.name.lower(), Phase.STOPPED.name.lower()}
 
 
 def run_group(
-    prog: str, request: Request, on_event: OnEvent | None = None, waiter: Waiter | None = None
+    prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter | None
 ) -> tuple[int, dict[str, Any] | None]:
     """Run a group; gives the exit code, and the result for --json, None without a group.
 
     waiter: the process that waits until a detached run has started.
     """
+    if request.engine is not None:
+        return _run_job(prog, request, request.engine, on_event)
     spec, output, where = request.spec, None, request.settings.where
     try:
         if request.logs_specs:
@@ -57,7 +63,7 @@ def run_group(
         refuse(prog, f"{of_logs}cannot prepare the run: {e} [P305]")
     if threads := _threads(spec, group.placed) if not request.json else "":
         say_line(f"procession: {threads}")
-    for note in (*group.notes, *([] if request.json else _advice(spec, group.plan))):
+    for note in group.notes:
         say_note(note)
     in_files = group.resources.streams.in_files  # then nothing is lost if nobody reads the output
     if group.run_dir and output is None and waiter is None:
@@ -70,9 +76,7 @@ def run_group(
         waiter.watch(group)
     say, watching = partial(say_line, patience=0.0), suspended(group)
     if request.live or request.status is not None:
-        from procession.cli.live import shown
-
-        say, watching = group.say, shown(group, request)
+        say, watching = group.say, _shown(group, request)
     code = 1
     try:
         code = conduct(group, RunSignals(group, request, say), watching)
@@ -80,22 +84,84 @@ def run_group(
         if waiter is not None:
             waiter.end(code, group)
     if code and spec.node.number is not None and "PMI_FD" in os.environ:
-        from procession.cli.starters import abort_others
-
         abort_others(os.environ, code)
     return code, result_of(group, code) if request.json else None
 
 
-def _advice(spec: Spec, plan: Plan | None) -> list[str]:
-    """Say on a terminal, once for each script, which of its imports could be made once."""
-    if plan is None or spec.preload != "auto" or not isinstance(spec.program, Script):
-        return []
-    if sys.stderr is None or not sys.stderr.isatty():
-        return []
-    from procession.preload.advice import advice
+def abort_others(env: Mapping[str, str], code: int) -> None:
+    """Have Hydra end the other processes of its job: one rank's failure ends all of them.
 
-    said = advice(plan, os.path.join(spec.cwd, spec.program.path))
-    return [said] if said else []
+    By itself it does so only for a rank that has called MPI_Init. It then drops what it has not
+    read yet of our output, so that is waited for. code: what mpiexec exits with.
+    """
+    if "MPI_LOCALNRANKS" not in env:
+        return
+    import time
+
+    until = time.monotonic() + READ_WITHIN
+    while any(map(_unread, (1, 2))) and time.monotonic() < until:
+        time.sleep(0.005)
+    with suppress(OSError, ValueError, OverflowError):
+        os.write(int(env["PMI_FD"]), b"cmd=abort exitcode=%d\n" % code)
+
+
+def _unread(fd: int) -> bool:
+    """Tell whether a pipe has something that its reader has not taken yet."""
+    import stat
+    from fcntl import ioctl
+    from termios import FIONREAD
+
+    try:
+        return stat.S_ISFIFO(os.fstat(fd).st_mode) and any(ioctl(fd, FIONREAD, bytes(4)))
+    except OSError:
+        return False
+
+
+def _run_job(
+    prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
+) -> tuple[int, dict[str, Any] | None]:
+    """Run what was asked for on an engine; gives what `run_group` gives."""
+    from procession.api.jobs import group_on
+    from procession.engines.registry import choose
+    from procession.prepare.work import Share, divide
+
+    spec = request.spec
+
+    def make() -> Group:
+        chosen = choose(on.name, Share(spec, on.devices), on.nodes, on.spares, on.options)
+        return group_on(
+            divide(chosen.share, chosen.nodes),
+            chosen.engine,
+            lease=on.lease,
+            link_encryption=on.link_encryption,
+            on_event=on_event,
+            control=os.environ.get(CONTROL) != "0",
+        )
+
+    job = made(prog, make)
+    code = conduct_job(job, RunSignals(job, request, job.say), None)
+    return code, result_of(job, code) if request.json else None
+
+
+def made(prog: str, make: Callable[[], Group]) -> Group:
+    """Make a job, or refuse the command line."""
+    from procession.engines.contract import EngineError
+
+    try:
+        return make()
+    except (SpecError, EngineError) as e:
+        refuse(prog, str(e))
+    except OSError as e:
+        refuse(prog, f"cannot prepare the run: {e} [P305]")
+
+
+def conduct_job(job: Group, signals: RunSignals, status: float | None) -> int:
+    """Drive a job to its end, and say how it ended; gives the exit code. status: see `Request`."""
+    if job.run_dir:
+        job.say(f"procession: logs in {job.run_dir}")
+    else:
+        job.stop_when_unread()
+    return conduct(job, signals, _told(job, status))
 
 
 def _say_restart(event: Event) -> None:
@@ -174,3 +240,82 @@ def ending(run: Group, failed: GroupFailed | None, received: list[int]) -> tuple
         run.stopper = f"its launcher: {unread}"
         return f"procession: {unread}; the group was stopped [P306]", 128 + signal.SIGPIPE
     return "", 0
+
+
+# -- what is shown while it runs
+
+
+@contextmanager
+def _shown(group: Group, request: Request) -> Generator[None]:
+    """Show a group of this machine while the block runs it."""
+    from procession.output.console import Console
+
+    why = _why_no_terminal() if request.live else ""
+    every = request.status
+    if why:
+        every = every or EVERY
+        say_note(f"no live view: {why}; a line of status comes every {every:g} s [P413]")
+    viewed = request.live and not why
+    with closing(Console(sys.stdout)) if viewed else nullcontext() as console:
+        group.resources.streams.lead_through(console)
+        with (
+            _told(group, every),
+            _viewed(group, console) if console is not None else suspended(group),
+        ):
+            yield
+
+
+def _told(group: Group, every: float | None) -> AbstractContextManager[None]:
+    """Say how a group is while the block runs it. every: seconds between two lines, or None."""
+    if every is None:
+        return nullcontext()
+    from procession.view.live import status_lines
+
+    return status_lines(group.look, group.say, every)
+
+
+def _why_no_terminal() -> str:
+    """Say why there is no terminal that shows both streams, "" if there is one."""
+    for name, stream in (("output", sys.stdout), ("error", sys.stderr)):
+        if stream is None or not stream.isatty():
+            return f"the standard {name} is no terminal"
+    if os.environ.get("TERM", "dumb") == "dumb":
+        return "the terminal cannot move its cursor (TERM=dumb)"
+    return ""
+
+
+@contextmanager
+def _viewed(group: Group, console: Console) -> Generator[None]:
+    """Show a group on a terminal while the block runs; in the main thread, for its signals.
+
+    console: all that is written to the terminal meanwhile goes through it.
+    """
+    from procession.view.live import View
+
+    def crashed(e: Exception) -> None:
+        what = (str(e).splitlines() or [""])[0]
+        failed = f"the live view failed and is gone ({type(e).__name__}: {what})"
+        group.say(f"procession: {failed}; the group goes on [P413]")
+
+    view = View(group.look, console, on_crash=crashed)
+
+    def stop(*_: object) -> None:
+        view.hide()
+        group.driver.request_suspension()
+
+    def hear(event: Event) -> None:
+        if event.rank is None and event.kind in END:
+            view.remember()
+
+    group.hear(hear)
+    handlers: dict[int, Callable[..., None]] = {
+        signal.SIGWINCH: lambda *_: view.wake(),
+        signal.SIGTSTP: stop,
+        signal.SIGCONT: lambda *_: view.unhide(),
+    }
+    with handled(handlers):
+        try:
+            view.start()
+            yield
+        finally:
+            view.close()

@@ -8,6 +8,16 @@ new. Only a second signal from the user to one process kills the ranks: to this 
 launcher of another machine. A signal to a node process that an engine has started never does, nor
 does a SIGTERM that Slurm may have sent, since Slurm sends SIGKILL itself when its time is over
 (KillWait).
+
+`--preempt` says who may take the machine away, by which signal, and how long before.
+The time that is left after such a signal is divided. First, ranks may end by themselves, which they
+do when `procession.stopping()` tells them. Then comes the stop signal, with a quarter of the time,
+and not more than the shutdown time-out. The last second or so is for the launcher's report.
+
+Sources: Slurm, `sbatch --signal` (USR1 by what its documentation suggests), and KillWait, 30 s by
+default, from SIGTERM to SIGKILL: https://slurm.schedmd.com/sbatch.html, slurm.conf.html.
+Kubernetes, terminationGracePeriodSeconds, 30 by default, from SIGTERM to SIGKILL:
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination.
 """
 
 from __future__ import annotations
@@ -20,7 +30,10 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 from procession.cli import process
+from procession.cli.readers import seconds, signals
 from procession.group.group import Group
+from procession.values.base import is_count
+from procession.values.errors import SpecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +45,47 @@ if TYPE_CHECKING:
 
 HERE = ""  # this process, among the names of those that got a signal
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
+KILL_WAIT = 30.0  # seconds
+POD_GRACE = 30.0
+SLURM_NOTICE = 60.0
+FROM_1: Any = seconds("seconds, 1 or more", 1)
+JOB_END = "SLURM_JOB_END_TIME"  # seconds since 1970
+MARGIN = 0.1  # of what is left, for the launcher itself; at least a second, at most ten
+
+
+def read_preemption(text: str, where: str) -> dict[int, float]:
+    """Read the signals that announce the end, each with the seconds that are left then.
+
+    Raises SpecError.
+    """
+    who, colon, number = text.partition(":")
+    said: float = FROM_1(number, where) if colon else 0
+    if who == "slurm":
+        return {int(signal.SIGUSR1): said or SLURM_NOTICE, int(signal.SIGTERM): KILL_WAIT}
+    if who == "kubernetes":
+        return {int(signal.SIGTERM): said or POD_GRACE}
+    if not said or not who.startswith("SIG"):
+        raise SpecError(
+            f"{where} must be slurm, kubernetes, or a signal with the seconds that are left then, "
+            f"as in SIGUSR1:120, not {text!r}"
+        )
+    return dict.fromkeys(signals(who, where), said)
+
+
+def seconds_left(said: float, number: int) -> float:
+    """Give the seconds that are left now: `said`, or less if Slurm's job ends earlier."""
+    text = os.environ.get(JOB_END, "")
+    if number == signal.SIGTERM or not is_count(text, 19):
+        return said
+    known = int(text) - time.time()
+    return min(said, known) if known > 0 else said
+
+
+def divided(left: float, grace: float) -> tuple[float, float]:
+    """Divide what is left into notice and grace, in seconds."""
+    left -= min(max(1.0, MARGIN * left), 10.0, left / 2)
+    grace = min(grace, left / 4)
+    return left - grace, grace
 
 
 @contextmanager
@@ -90,17 +144,10 @@ class RunSignals:
     its signals; Slurm sends several. say: writes a line. received: the signals that were obeyed.
     """
 
-    def __init__(
-        self,
-        run: Group,
-        request: Request,
-        say: Callable[[str], object],
-    ) -> None:
+    def __init__(self, run: Group, request: Request, say: Callable[[str], object]) -> None:
         self.received: list[int] = []
         self._run = run
-        self._signals = request.signals
-        self._notices = request.notices
-        self._forward = request.forward
+        self._asked = request
         self._say_line = say
         self._repeated = False
         if "SLURM_JOB_ID" in os.environ:
@@ -124,7 +171,7 @@ class RunSignals:
         is left, further ones (somebody pressed Ctrl-C five times) do not keep it from ending in
         order; only if that takes longer than `PATIENCE`, they end it at once.
         """
-        wanted = {*self._signals, *self._notices, *self._forward}
+        wanted = {*self._asked.signals, *self._asked.notices, *self._asked.forward}
         self._known = {n for n in wanted if signal.getsignal(n) is not signal.SIG_IGN}
         before = {number: signal.signal(number, self._got) for number in self._known}
         try:
@@ -159,17 +206,17 @@ class RunSignals:
     def _take(self, number: int, who: str, again: bool = False) -> bool:
         """Obey a signal; gives whether it was new."""
         copy = self._is_copy(number, who)
-        if number in self._forward:
+        if number in self._asked.forward:
             if not copy:
                 self._run.signal_all(number)
             return not copy
-        if number in self._notices:
+        if number in self._asked.notices:
             if not self.received:
                 self.received.append(number)
                 self._preempt(number)
                 return True
             person = who == HERE and not copy and not self._repeated
-            if not person or number not in self._signals or len(self._notices) > 1:
+            if not person or number not in self._asked.signals or len(self._asked.notices) > 1:
                 return False  # announces the same end again
         return self._stop(number, who, again)
 
@@ -183,9 +230,7 @@ class RunSignals:
 
     def _preempt(self, number: int) -> None:
         """Let the run end within the time that is left."""
-        from procession.cli.preemption import divided, seconds_left
-
-        left = seconds_left(self._notices[number], number)
+        left = seconds_left(self._asked.notices[number], number)
         notice, grace = divided(left, self._run.spec.stop.grace)
         self._run.stop(notice=notice, grace=grace, wait=False)
         self._run.signal_all(number, only_caught=True)

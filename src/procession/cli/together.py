@@ -10,13 +10,10 @@ from functools import partial
 from typing import Any
 
 from procession.api.hosting import make_hosted_job, share_of
-from procession.cli.job import conduct_job, job_signals, made
-from procession.cli.location import EngineRequest
 from procession.cli.request import OnEvent, Request
-from procession.cli.run import ending
+from procession.cli.run import abort_others, conduct_job, ending, made
 from procession.cli.say import refuse, say_line, say_note
 from procession.cli.signals import RunSignals
-from procession.cli.starters import abort_others
 from procession.engines.contract import EngineError
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.rendezvous.hosting import open_door, with_address
@@ -39,6 +36,7 @@ from procession.values.policy import Logs
 from procession.values.spec import Spec
 
 Plan = Callable[[Spec, str], tuple[Spec, Output]]
+_say = partial(say_note, patience=0.0)
 ANOTHERS: dict[str, Any] = {}  # in the place of a result that another launcher prints
 
 
@@ -65,14 +63,13 @@ class _Part(Value):
 
 
 def run_together(
-    prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
+    prog: str, request: Request, on_event: OnEvent | None, terms: Terms
 ) -> tuple[int, dict[str, Any] | None]:
     """Take part in the job; gives the exit code, and the result of the whole job if it is known.
 
     The result is `ANOTHERS` where another launcher prints it.
     """
-    assert on.terms is not None
-    terms = with_address(on.terms)
+    terms = with_address(terms)
     plan: Plan | None = None
     try:
         trust = find_trust(terms)
@@ -82,7 +79,6 @@ def run_together(
             from procession.cli.logs_specs import make_specs, planned_by
 
             specs = make_specs(own, request.logs_specs, request.settings.where("logs_specs"))
-
             plan = partial(planned_by, specs)
         door = open_door(terms)
     except (SpecError, EngineError) as e:
@@ -91,7 +87,8 @@ def run_together(
     if trust.note and terms.tells:
         say_note(trust.note)
     if door is None:
-        waiting = Waiting(terms, _say if terms.tells else _say_nothing, may_host=True)
+        # Where this one says nothing, another launcher says it on this console.
+        waiting = Waiting(terms, _say if terms.tells else lambda _: None, may_host=True)
         joined = _join(part, terms, waiting)
         if waiting.door is None:
             return joined
@@ -105,14 +102,6 @@ def run_together(
             if terms.starter:
                 abort_others(os.environ, int(e.code or 0))
             raise
-
-
-def _say(text: str) -> None:
-    say_note(text, 0.0)
-
-
-def _say_nothing(_: str) -> None:
-    """Another launcher says it on this console."""
 
 
 def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
@@ -184,12 +173,11 @@ def _host(
             elects=True,
             inherits=succession.will,
             link_encryption=request.engine.link_encryption if request.engine else "auto",
-            on_failure=request.spec.on_failure,
             on_event=part.on_event,
             control=os.environ.get(CONTROL) != "0",
         ),
     )
-    signals = job_signals(job, request)
+    signals = RunSignals(job, request, job.say)
     code = conduct_job(job, signals, request.status)
     spare = say_spare(node, part.own.name)
     if spare:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from procession.cli import leave_after, surrounded
+from procession import cli
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,16 +13,9 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line of torchrun; returns the exit code. Raises SystemExit(2)."""
-    words = list(sys.argv[1:] if argv is None else argv)
-
-    def launch() -> int:
-        from procession.cli import where
-
-        return where.main(words, torchrun=True)
-
-    return surrounded(launch, words)
+    return cli.main(argv, torchrun=True)
 
 
 def command() -> NoReturn:
     """Be the command `procession-torchrun`."""
-    leave_after(main, launches=True)
+    cli.leave_after(main, launches=True)

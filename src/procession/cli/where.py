@@ -20,11 +20,12 @@ from procession.values.errors import SpecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from typing import NoReturn
 
     from procession.cli.detach import Waiter
+    from procession.cli.location import EngineRequest
 
+OF_GPUS = ("cuda", "rocm", "intel")  # what is dealt out of Slurm's GPUs
 NO_OTEL = "OpenTelemetry is missing: pip install 'procession[otel]'"
 
 
@@ -42,9 +43,7 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
         refuse(prog, str(e))
     engine, waiter = request.engine, None
     if engine is not None and engine.name == "slurm" and "SLURM_JOB_ID" not in os.environ:
-        from procession.cli.job import refuse_outside
-
-        refuse_outside(prog, request, engine, words)
+        _refuse_outside(prog, request, engine, words)
     if request.detach:
         from procession.cli.detach import detach
 
@@ -86,22 +85,19 @@ def _describe(request: Request) -> int:
 def _run(prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter | None) -> int:
     """Run the group, or the job; gives the exit code."""
     engine, began = request.engine, time.monotonic()
-    launch: Callable[..., tuple[int, dict[str, Any] | None]]
     with _console_on_stderr() if request.json else nullcontext():
-        if engine is None:
+        if engine is not None and engine.terms is not None:
+            from procession.cli.together import run_together
+
+            launch = partial(run_together, terms=engine.terms)
+        else:
             from procession.cli.run import run_group
 
             launch = partial(run_group, waiter=waiter)
-        elif engine.terms is None:
-            from procession.cli.job import run_job
-
-            launch = partial(run_job, on=engine)
-        else:
-            from procession.cli.together import run_together
-
-            launch = partial(run_together, on=engine)
-        _collect_garbage()
-        code, result = launch(prog, request, on_event=on_event)
+        if not gc.isenabled():  # see `leave_after`; what is there now is left alone
+            gc.freeze()
+            gc.enable()
+        code, result = launch(prog, request, on_event)
     if request.json and result is None:  # nothing could be started
         from procession.explain.summary import summary
         from procession.rules.tables import Phase
@@ -112,6 +108,27 @@ def _run(prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter |
 
         say_out(json.dumps(result, indent=2))
     return code
+
+
+def _refuse_outside(prog: str, request: Request, on: EngineRequest, words: list[str]) -> NoReturn:
+    """Refuse a run outside of an allocation of Slurm, with the line that sends it as a job.
+
+    The script *is* the command (`exec`), so that it gets what Slurm sends to the batch script
+    alone; lost nodes are the driver's business (`--no-kill`).
+    """
+    import shlex
+
+    spec = request.spec
+    needs = {
+        "nodes": on.nodes or 1,
+        "ntasks-per-node": spec.nproc,
+        "cpus-per-task": spec.placement.cpus_per_rank,
+        "gpus-per-node": spec.nproc if on.devices in OF_GPUS else None,
+    }
+    options = " ".join(f"--{name}={count}" for name, count in needs.items() if count is not None)
+    script = shlex.quote(f"exec {shlex.join([*prog.split(), *words])}")
+    line = f"sbatch {options} --no-kill --no-requeue --wrap {script}"
+    refuse(prog, f"--engine slurm: this is not in an allocation of Slurm; to send a job: {line}")
 
 
 @contextmanager
@@ -129,13 +146,3 @@ def _console_on_stderr() -> Generator[None]:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
-
-
-def _collect_garbage() -> None:
-    """Turn the garbage collector on, if the command has turned it off; see `leave_after`.
-
-    It leaves alone what is there now: modules, and what was made of the command line.
-    """
-    if not gc.isenabled():
-        gc.freeze()
-        gc.enable()

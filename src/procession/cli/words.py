@@ -7,6 +7,8 @@ options end where the program begins. argparse writes the help, and is imported 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 
 from procession.cli.say import refuse, say_out
 from procession.values.base import Value
@@ -104,7 +106,7 @@ HELP = Option(("-h", "--help"), "", "show this help message and exit")
 HELP_ALL = Option(("--help-all",), "", "show all options, by their subjects, and exit")
 
 
-class Parser:
+class Parser(Value):
     """Reads the options of one command.
 
     table: the rows by their headings in the help. usage, description, epilog: for the help. brief:
@@ -115,27 +117,25 @@ class Parser:
     Options have dashes; torchrun's spellings with underscores are taken all the same.
     """
 
-    def __init__(
-        self,
-        prog: str,
-        table: Table | Sequence[Option] = (),
-        *,
-        usage: str = "",
-        description: str = "",
-        epilog: str = "",
-        brief: str = "",
-        hint: str | None = None,
-        abbreviated: bool = False,
-    ) -> None:
-        self.prog = prog
-        self._table: Table = table if isinstance(table, Mapping) else {"": table}
-        self._usage, self._description, self._epilog = usage, description, epilog
-        self._brief, self._abbreviated = brief, abbreviated
-        self._hint = f"; see {prog} --help" if hint is None else hint
-        rows = [HELP, *([HELP_ALL] if brief else [])]
-        rows += [option for rows in self._table.values() for option in rows]
-        self.options = {option.key: option for option in rows}
-        self._named = {name: option for option in rows for name in option.names}
+    prog: str
+    table: Table
+    usage: str
+    description: str
+    epilog: str = ""
+    brief: str = ""
+    hint: str = ""
+    abbreviated: bool = False
+
+    @cached_property
+    def options(self) -> dict[str, Option]:
+        """All options, by their keys."""
+        rows = [HELP, *([HELP_ALL] if self.brief else []), *chain(*self.table.values())]
+        return {option.key: option for option in rows}
+
+    @cached_property
+    def named(self) -> dict[str, Option]:
+        """All options, by each of their names."""
+        return {name: option for option in self.options.values() for name in option.names}
 
     def read(self, words: Sequence[str], *, mixed: bool = False) -> tuple[Given, list[str]]:
         """Read our options; gives their texts, and all words from the first one that is no option.
@@ -192,14 +192,16 @@ class Parser:
 
     def find(self, name: str, written: str) -> Option:
         """Give the option of a name. written: the name as it was typed, for a refusal."""
-        option = self._named.get(name)
-        if option is None and self._abbreviated and name.startswith("--"):
+        option = self.named.get(name)
+        if option is None and self.abbreviated and name.startswith("--"):
             meant = [each for each in self.options.values() if each.names[-1].startswith(name)]
             option = meant[0] if len(meant) == 1 else None
         if option is None:
             long = name if name.startswith("--") else f"-{written}"
-            likely = near(long, self._named)
-            hint = f"; did you mean {likely}?" if likely else self._hint
+            likely = near(long, self.named)
+            hint = (
+                f"; did you mean {likely}?" if likely else self.hint or f"; see {self.prog} --help"
+            )
             self.error(f"there is no option {written!r}{hint}")
         return option
 
@@ -209,7 +211,7 @@ class Parser:
 
     def print_help(self) -> None:
         """Print the help on the standard output."""
-        say_out(self._brief or self.help_text())
+        say_out(self.brief or self.help_text())
 
     def help_text(self) -> str:
         """Write the help."""
@@ -217,21 +219,18 @@ class Parser:
 
         parser = argparse.ArgumentParser(
             self.prog,
-            usage=self._usage or None,
-            description=self._description,
-            epilog=self._epilog,
+            usage=self.usage,
+            description=self.description,
+            epilog=self.epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        for heading, rows in self._table.items():
+        for heading, rows in self.table.items():
             add = (parser.add_argument_group(heading) if heading else parser).add_argument
             for option in rows:
-                text = option.help.replace("%", "%%")
-                if option.bare:
-                    add(*option.names, metavar=option.metavar, nargs="?", help=text)
-                elif option.metavar:
-                    add(*option.names, metavar=option.metavar, help=text)
-                else:
-                    add(*option.names, action="store_true", help=text)
+                how: Any = {"action": "store_true"}
+                if option.metavar:
+                    how = {"metavar": option.metavar, "nargs": "?" if option.bare else None}
+                add(*option.names, help=option.help.replace("%", "%%"), **how)
         return parser.format_help()
 
 

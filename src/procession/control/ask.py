@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from procession.control.protocol import Lines, decode, encode
+from procession.control.serve import Lines, decode, encode
 from procession.system.directories import Refused, inside, open_runtime
 from procession.system.processes import state_of
 from procession.warm.wire import peer_of

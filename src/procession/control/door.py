@@ -101,15 +101,17 @@ def open_door(run: str) -> Door | None:
 class Shared:
     """What the threads of clients share with that of the run.
 
-    ending: how the run ended, for the last line to clients; None until then. stopped_by: the signal
-    by which a client stopped the run, 0: none did. stopper: who that was, in words. driver,
-    display: of the run.
+    run: a `Group`, of which `look`, `stop`, `kill` and `send_signal` are called from any thread.
+    driver, display: of the run. ending: how the run ended, for the last line to clients; None until
+    then. stopped_by: the signal by which a client stopped the run, 0: none did. stopper: who that
+    was, in words.
     """
 
-    def __init__(self, driver: AnyDriver, display: Display) -> None:
+    def __init__(self, run: Any, driver: AnyDriver, display: Display) -> None:
         self.ending: dict[str, Any] | None = None
         self.stopped_by = 0
         self.stopper = ""
+        self.run = run
         self.driver = driver
         self.display = display
 

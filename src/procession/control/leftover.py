@@ -16,11 +16,12 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from glob import escape, glob
 
 from procession.control import ask
-from procession.control.processes import read_processes
 from procession.system.identity import lives, pid_of, start_of
-from procession.system.processes import Seen, below, send
+from procession.system.processes import Seen, below, processes, send
 
 AGENT_SECONDS = 2.0  # for an agent to end its ranks by itself
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL
@@ -28,24 +29,24 @@ REAP = 5.0  # seconds to vanish after SIGKILL
 
 
 def left_behind(
-    processes: dict[int, Seen], alive: Callable[[str], bool | None], own: int
+    found: dict[int, Seen], alive: Callable[[str], bool | None], own: int
 ) -> list[Seen]:
     """Choose the processes of dead launchers. Pure.
 
     alive: tells whether the launcher of a mark lives, None for unknown. own: this process's pid.
     """
-    marked = {p.pid: p.env["PROCESSION_LAUNCHER"] for p in processes.values()
+    marked = {p.pid: p.env["PROCESSION_LAUNCHER"] for p in found.values()
               if p.env.get("PROCESSION_LAUNCHER")}  # fmt: skip
     known = {mark: alive(mark) for mark in set(marked.values())}
     serving = {pid for pid, mark in marked.items() if known[mark] is not False}
     launchers = {pid_of(mark) for mark in known if known[mark] is not False}
-    kept = below(serving, processes) | serving | launchers | {own}
+    kept = below(serving, found) | serving | launchers | {own}
     for pid in list(kept):
-        while pid in processes and processes[pid].parent not in kept:
-            pid = processes[pid].parent  # noqa: PLW2901
+        while pid in found and found[pid].parent not in kept:
+            pid = found[pid].parent  # noqa: PLW2901
             kept.add(pid)
     dead = {pid for pid, mark in marked.items() if known[mark] is False} - kept
-    return [processes[pid] for pid in sorted((below(dead, processes) | dead) - kept)]
+    return [found[pid] for pid in sorted((below(dead, found) | dead) - kept)]
 
 
 def find_left() -> list[Seen]:
@@ -58,9 +59,9 @@ def find_left() -> list[Seen]:
         time.sleep(0.05)
 
 
-def end_processes(processes: Sequence[Seen]) -> list[Seen]:
+def end_processes(found: Sequence[Seen]) -> list[Seen]:
     """End them: SIGTERM, a few seconds, SIGKILL; gives those that are still there."""
-    left = list(processes)
+    left = list(found)
     for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, REAP)):
         for each in left:
             send(each, number)
@@ -68,13 +69,13 @@ def end_processes(processes: Sequence[Seen]) -> list[Seen]:
     return left
 
 
-def _await(processes: list[Seen], seconds: float) -> list[Seen]:
+def _await(left: list[Seen], seconds: float) -> list[Seen]:
     until = time.monotonic() + seconds
-    while processes and time.monotonic() < until:
-        processes = [each for each in processes if start_of(each.pid) == each.start]
-        if processes:
+    while left and time.monotonic() < until:
+        left = [each for each in left if start_of(each.pid) == each.start]
+        if left:
             time.sleep(0.02)
-    return processes
+    return left
 
 
 def dead_sockets(*, remove: bool) -> list[str]:
@@ -96,21 +97,38 @@ def dead_scratch(*, remove: bool) -> list[str]:
     """Find the scratch directories of dead launchers, and maybe remove them."""
     found: list[str] = []
     for place in dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp"]):  # noqa: S108 - only our own
-        try:
-            names = os.listdir(place)
-        except OSError:
-            continue
-        for name in names:
-            _, at, mark = name.partition("@")
-            path = os.path.join(place, name)
-            if not at or not name.startswith("procession_") or lives(mark) is not False:
-                continue
-            try:
+        for path in glob(os.path.join(escape(place), "procession_*@*")):
+            with suppress(OSError):
                 seen = os.lstat(path)
-            except OSError:
-                continue
-            if stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid():
-                found.append(path)
-                if remove:
-                    shutil.rmtree(path, ignore_errors=True)
+                ours = stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid()
+                if ours and lives(path.rpartition("@")[2]) is False:
+                    found.append(path)
+                    if remove:
+                        shutil.rmtree(path, ignore_errors=True)
     return found
+
+
+def read_processes() -> dict[int, Seen]:
+    """Give the processes of this user that can be looked at, by pid, with `words` and `env`.
+
+    Zombies are left out.
+    """
+    found: dict[int, Seen] = {}
+    for pid, seen in processes().items():
+        try:
+            if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
+                continue
+            # A process that has set its own title has overwritten its command line.
+            line = _read(pid, "cmdline").rstrip("\0 ")
+            words = tuple(word.rstrip() for word in line.split("\0")) if line else ()
+            entries = (entry.partition("=") for entry in _read(pid, "environ").split("\0"))
+            env = {name: value for name, equals, value in entries if equals}
+        except OSError:
+            continue  # it is gone, or has other privileges than this process
+        found[pid] = seen.__replace__(words=words, env=env)
+    return found
+
+
+def _read(pid: int, name: str) -> str:
+    with open(f"/proc/{pid}/{name}", "rb") as f:
+        return f.read().decode(errors="replace")

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.control.door import AnyDriver, Door
-    from procession.control.reachable import Reachable
     from procession.output.wiring import Display
 
 CLIENTS = 32  # at a time
@@ -27,10 +26,9 @@ class Reach(Shared):
     name: by which the run is found, "" if it cannot be. visited: whether anybody has ever looked.
     """
 
-    def __init__(self, run: Reachable, driver: AnyDriver, display: Display, run_id: str) -> None:
-        super().__init__(driver, display)
+    def __init__(self, run: Any, driver: AnyDriver, display: Display, run_id: str) -> None:
+        super().__init__(run, driver, display)
         self.visited = False
-        self._run = run
         self._guests: dict[threading.Thread, _socket.socket] = {}
         self._door = open_door(run_id)
         self.name = self._door.name if self._door is not None else ""
@@ -69,7 +67,7 @@ class Reach(Shared):
         try:
             from procession.control.serve import Visit
 
-            Visit(guest, self._run, self).serve()
+            Visit(guest, self).serve()
         except (OSError, ImportError):
             pass  # descriptors are short
         finally:

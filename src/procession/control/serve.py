@@ -6,16 +6,31 @@ driver's loop. The log is taken from what the console has shown last (`output.re
 client has read what was before, so that a slow one misses some, and is told how much. Whoever
 follows it gets more ten times a second; nothing has to wake this thread but its client, and the end
 of the run, for which `Reach.close` ends the incoming half of the connection.
+
+What goes over the socket is one JSON object in each line, in both directions. A client asks, and
+each request has one answer:
+
+    {"procession": 1, "ask": "look"}
+    {"procession": 1, "to": "look", "value": {...}}      or, with "error" for "value", why not
+
+The methods of `Visit` say what each request takes. Between answers come events, which a client may
+pass over:
+
+    {"procession": 1, "event": "log", "stream": "out", "text": "..."}    after the request "log"
+    {"procession": 1, "event": "left_out", "lines": 512}                 it was too slow
+    {"procession": 1, "event": "end", "state": ..., "code": 1, "report": "..."}    the last line
+
+Text is UTF-8; bytes that are not are lone surrogates, as `os.fsdecode` makes them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import select
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from procession.control.protocol import Lines, decode, encode
 from procession.values.errors import SpecError
 from procession.warm.wire import peer_of
 
@@ -23,19 +38,52 @@ if TYPE_CHECKING:
     import _socket
 
     from procession.control.door import Shared
-    from procession.control.reachable import Reachable
 
+VERSION = 1
 MOST_LINE = 64 << 10  # bytes of a request
 MOMENT = 100  # milliseconds between two looks for more of the log
 STACK_SECONDS, NATIVE_SECONDS = 1.0, 15.0  # for ranks to show where they are
 
 
+def encode(fields: dict[str, Any]) -> bytes:
+    """Write one line."""
+    return json.dumps({"procession": VERSION, **fields}, default=repr).encode() + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """Read one line. Raises ValueError for what is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("not a line of JSON") from None
+    if not isinstance(found, dict):
+        raise ValueError("not a JSON object")
+    said = cast("dict[str, Any]", found)
+    if said.get("procession") != VERSION:
+        raise ValueError(f"version {said.get('procession')!r} is not known here, only {VERSION}")
+    return said
+
+
+class Lines:
+    """Cuts what comes into lines. Raises ValueError for one that does not end."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take bytes; gives the lines that they complete."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > self._most:
+            raise ValueError(f"a line of more than {self._most} bytes")
+        return lines
+
+
 class Visit:
     """The visit of one client. Its public methods but `serve` are the requests."""
 
-    def __init__(self, guest: _socket.socket, run: Reachable, shared: Shared) -> None:
+    def __init__(self, guest: _socket.socket, shared: Shared) -> None:
         self._guest = guest
-        self._run = run
         self._shared = shared
         self._who = ""
         self._place: tuple[int, int] | None = None  # in the log, if it is followed
@@ -93,14 +141,12 @@ class Visit:
 
     def look(self) -> Any:
         """Give what is known of the run; see `Group.look`."""
-        return self._run.look()
+        return self._shared.run.look()
 
     def log(self, lines: int | None = None, follow: bool | None = None) -> None:
         """Give the last lines, and with `follow` those that come."""
         recent = self._shared.display.recent
-        self._say(
-            to="log", value={"prefixes": self._shared.display.prefixes, "seen": recent is not None}
-        )
+        self._say(to="log", value={"seen": recent is not None})
         if recent is not None:
             place, blocks = recent.last(lines or 0)
             self._say_blocks(blocks)
@@ -110,20 +156,20 @@ class Visit:
 
     def stop(self, signal: int | None = None, grace: float | None = None) -> str:
         """End the run; see `Group.stop`."""
-        self._run.stop(signal=signal, grace=grace, wait=False)
+        self._shared.run.stop(signal=signal, grace=grace, wait=False)
         number = self._shared.driver.stop_signal if signal is None else signal
         self._shared.note_stop(number, self._who)
         return "asked"
 
     def kill(self) -> str:
         """End the run by SIGKILL."""
-        self._run.kill(wait=False)
+        self._shared.run.kill(wait=False)
         self._shared.note_stop(9, self._who)
         return "asked"
 
     def signal(self, rank: int, signal: int) -> str:
         """Send a signal to a rank."""
-        self._run.send_signal(rank, signal)
+        self._shared.run.send_signal(rank, signal)
         return "sent"
 
     def stacks(self, native: bool | None = None) -> Any:
@@ -151,6 +197,4 @@ class Visit:
     def _tell_end(self, ending: dict[str, Any]) -> None:
         while self._give_log():
             pass
-        look = {} if self._shared.driver.distant else {"look": self._run.look()}
-        self._say(event="over", state=ending.get("state", "FAILED"), **look)
-        self._say(event="end", **ending)
+        self._say(event="end", **{"state": "FAILED", "code": 1, "report": "", **ending})

@@ -14,9 +14,8 @@ from rich.text import Text
 
 from procession.values import figures
 from procession.values.figures import short_ranks
-from procession.view.rows import Row, fold
 from procession.view.seen import Whole
-from procession.view.words import ending, plain, state_of, step_of, summary
+from procession.view.words import Row, ending, fold, plain, state_of, step_of, summary
 
 GAP = 2
 LEAST_LINE = 14  # columns of a last line of output

@@ -1,4 +1,4 @@
-"""The commands that look at runs from another terminal, or steer them: one file each.
+"""The commands that look at runs from another terminal, or steer them.
 
 They work on a `Run` of `procession.control.runs`, and know no group of this process.
 """

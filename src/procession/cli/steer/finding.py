@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from procession.agent.boot import own_python
+from procession.cli.commands import STEERING
 from procession.cli.say import say_line
 from procession.cli.words import Parser
 from procession.control.ask import NotAnswered
-from procession.control.processes import read_processes
+from procession.control.leftover import read_processes
 from procession.control.runs import NotFound, Run, find_run
 from procession.values.masking import masked_words
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 THERE = "PROCESSION_THERE"  # in the environment of a command that has been taken there
 COMMAND = "procession.cli:command"
+OF_NO_RUN = ("ps", "clean")  # the others are about one run
 
 
 def read_run(parser: Parser, words: Sequence[str]) -> tuple[Given, Run]:
@@ -105,8 +107,12 @@ def read_alone(parser: Parser, words: Sequence[str]) -> Given:
 
 def steer(command: str, words: list[str]) -> int:
     """Run a command; gives its exit code, 1 where the run is not there to answer."""
+    module = import_module(f"procession.cli.steer.{STEERING[command]}")
+    parser, call = module.PARSERS[command], getattr(module, command)
     try:
-        return import_module(f"procession.cli.steer.{command}").main(words)
+        if command in OF_NO_RUN:
+            return call(read_alone(parser, words))
+        return call(*read_run(parser, words))
     except NotAnswered as e:
         say_line(f"procession {command}: error: {e}")
         return 1

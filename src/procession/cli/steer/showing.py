@@ -1,4 +1,7 @@
-"""Output of ranks on this terminal: out of the files of a run, or over its socket."""
+"""`procession logs` and `procession attach`: output of ranks on this terminal.
+
+It comes out of the files of a run, or over its socket.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,17 @@ import json
 import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from mmap import ACCESS_READ, mmap
 from typing import Any, Literal
 
-from procession.cli import say
+from procession.cli import readers, say
+from procession.cli.commands import parser_of
+from procession.cli.say import say_line, say_note
+from procession.cli.steer.looking import report_in
+from procession.cli.words import Option
+from procession.control.ask import Connection, NotAnswered
+from procession.control.runs import Run, connect, read_json
 from procession.output.console import Console
 from procession.output.escape import uncoloured
 from procession.output.feed import Source
@@ -21,19 +30,151 @@ STREAMS: tuple[Literal["out", "err"], ...] = ("out", "err")
 CONSOLE = "console.log"  # of a detached run: all of its output
 FOR_EVER = 1e6  # seconds
 LOOK_EVERY = 0.5  # seconds: for files of a new attempt, and whether anybody reads
+ALL = 1 << 30  # lines
+LINES = 20
+LOGS = """\
+The files of the run are read if it has some (--log-dir with -r or -t, or --detach); of a run
+without files, what its console has shown last comes over its socket, as far as it passes the
+launcher: a single rank without a prefix writes straight to the terminal. --rank needs files of each
+rank: -t 3 or -r 3.
+
+exit codes: 0; 1 if there is no output to be had; 2 for a wrong command line, or where there is no
+such run.
+
+examples:
+  procession logs last
+  procession logs train.py --rank 3 --stderr -n 100 -f
+"""
+ATTACH = """\
+The last lines of its console, then what comes, until the run ends: then its report, and its exit
+code is that of this command. Ctrl-C ends this command alone: the run goes on.
+
+exit codes: that of the run; 0 after Ctrl-C; 1 if the run's launcher was killed, or cannot be
+asked; 2 for a wrong command line, or where there is no such run.
+"""
+PARSERS = {
+    "logs": parser_of(
+        "logs", "RUN [--rank R] [-f] [--stdout | --stderr] [-n LINES]", LOGS,
+        (
+            Option(("--rank",), "R", "only of this rank, by its number in the run",
+                read=readers.count),
+            Option(("--stdout",), "", "only the standard output"),
+            Option(("--stderr",), "", "only the standard error"),
+            Option(("-n", "--lines"), "LINES", "begin with the last lines (default: all)",
+                read=readers.count),
+            Option(("-f", "--follow"), "", "go on with what comes, until the run ends"),
+        ),
+    ),
+    "attach": parser_of(
+        "attach", "RUN [-n LINES]", ATTACH,
+        (Option(("-n", "--lines"), "LINES", f"begin with the last lines (default: {LINES})",
+            read=readers.count),),
+    ),
+}  # fmt: skip
 
 Consoles = tuple[Console, Console]
 Streams = Sequence[Literal["out", "err"]]
 
 
+def logs(options: dict[str, Any], run: Run) -> int:
+    """Show the output; returns the exit code."""
+    rank, lines, follow = options.get("rank"), options.get("lines"), "follow" in options
+    streams: Streams = [s for s in STREAMS if options.get(f"std{s}")] or STREAMS
+    with consoles() as shown_on:
+        files = Files(run.directory, rank, streams, lines, shown_on)
+        if run.directory and files.there:
+            _show_files(run, files, streams, shown_on, follow=follow)
+            return 0
+        if not run.socket or rank is not None:
+            raise NotAnswered(_no_files(run, rank))
+        with connect(run) as connection:
+            last = ALL if lines is None else lines
+            if not connection.ask("log", lines=last, follow=follow)["seen"]:
+                raise NotAnswered(
+                    f"the output of {run.id} goes straight to its own terminal: start it with "
+                    "--detach, or with --log-dir and -t 3"
+                )
+            say_note(f"{run.id} keeps no files: this is what it shows now")
+            show_events(connection, streams, shown_on)
+    return 0
+
+
+def _no_files(run: Run, rank: int | None) -> str:
+    console = os.path.join(run.directory, CONSOLE)
+    if run.directory and os.path.exists(console):
+        return (
+            f"{run.id} has no files by rank: all of its output is in {console}, which is shown "
+            "without --rank, --stdout and --stderr; -t 3 or -r 3 keeps files of each rank"
+        )
+    where = f"in {run.directory} on this machine" if run.directory else "of it"
+    of_rank = "" if rank is None else f"of rank {rank} "
+    return f"there are no files {of_rank}{where}: -t 3 or -r 3 keeps them, with --log-dir"
+
+
+def _show_files(
+    run: Run, files: Files, streams: Streams, shown_on: Consoles, *, follow: bool
+) -> None:
+    """Show the files; with `follow` until the run has ended."""
+    if not (follow and run.socket):
+        files.show()
+        return
+    files.follow()
+    with suppress(NotAnswered), connect(run) as connection:
+        show_events(connection, streams, shown_on, files)
+    files.close()
+
+
+def attach(options: dict[str, Any], run: Run) -> int:
+    """Attach to a run; returns the exit code."""
+    if not run.socket and run.runs:
+        why = f"a program of your own started it (pid {run.launcher})"
+        raise NotAnswered(f"{run.id} cannot be asked: {why}")
+    if not run.socket:
+        return _tell_end(run, None, console=False)
+    try:
+        with connect(run) as connection:
+            return _attach(run, connection, options.get("lines", LINES))
+    except KeyboardInterrupt:
+        say_note(f"{run.id} goes on; end it with `procession stop {run.id}`")
+        return 0
+
+
+def _attach(run: Run, connection: Connection, lines: int) -> int:
+    console = bool(run.directory) and os.path.exists(os.path.join(run.directory, CONSOLE))
+    with (
+        consoles() as shown_on,
+        closing(Files(run.directory, None, STREAMS, lines, shown_on)) as files,
+    ):
+        if not console and not connection.ask("log", lines=lines, follow=True)["seen"]:
+            say_note(f"the output of {run.id} goes straight to its own terminal")
+        if console:
+            files.follow()
+        if not show_events(connection, STREAMS, shown_on):
+            return 0
+    return _tell_end(run, connection.end, console=console)
+
+
+def _tell_end(run: Run, end: dict[str, Any] | None, *, console: bool) -> int:
+    """Say how it ended. console: the console has shown the report of a failure already."""
+    if end is None:
+        result = read_json(os.path.join(run.directory, "result.json")) if run.directory else None
+        if result is None:
+            say_note(f"the launcher of {run.id} was killed [P313]")
+            return 1
+        end = {"state": result["state"], "code": result["exit_code"], "report": report_in(run)}
+    if not console or end["state"] == "SUCCEEDED":
+        say_line(end["report"])
+    return int(end["code"])
+
+
 @contextmanager
-def consoles(terminal: Console | None = None) -> Generator[Consoles]:
-    """Give where both streams are shown, while the block runs: a terminal, or our own streams."""
-    both = (terminal, terminal) if terminal else (Console(sys.stdout), Console(sys.stderr))
+def consoles() -> Generator[Consoles]:
+    """Give where both streams are shown, while the block runs."""
+    both = (Console(sys.stdout), Console(sys.stderr))
     try:
         yield both
     finally:
-        for console in {*both}:
+        for console in both:
             say.fault = say.fault or console.fault
             console.close()
 
@@ -58,11 +199,6 @@ class Files:
     def there(self) -> bool:
         """Whether there is any such file."""
         return bool(self._wanted())
-
-    @property
-    def unread(self) -> bool:
-        """Whether the reader of our standard output has gone, as `head` does."""
-        return self._shown_on[0].quiet
 
     def show(self) -> None:
         """Show what there is, rank by rank."""
@@ -153,25 +289,30 @@ def last_lines_at(path: str, lines: int) -> int:
         return 0  # it is gone, which is said when it is opened; or it is empty
 
 
-class Live:
-    """What comes over a socket."""
+def show_events(
+    connection: Connection, streams: Streams, shown_on: Consoles, files: Files | None = None
+) -> bool:
+    """Show what comes over a socket until that is all, or the run has ended.
 
-    def __init__(self, streams: Streams, shown_on: Consoles) -> None:
-        self._consoles = dict(zip(STREAMS, shown_on, strict=True))
-        self._wanted = streams
+    files: to be shown as they grow, too. Gives False if the reader of our standard output has gone,
+    as `head` does.
+    """
+    while not connection.closed and connection.end is None and not shown_on[0].quiet:
+        for said in connection.events(LOOK_EVERY):
+            if said.get("event") == "log_end":
+                return True
+            _show(said, streams, dict(zip(STREAMS, shown_on, strict=True)))
+        if files is not None:
+            files.follow()
+    return not shown_on[0].quiet
 
-    @property
-    def unread(self) -> bool:
-        """Whether the reader of our standard output has gone, as `head` does."""
-        return self._consoles["out"].quiet
 
-    def take(self, said: Mapping[str, Any]) -> None:
-        """Show an event, if it is one to be shown."""
-        if said.get("event") == "left_out":
-            count = said["lines"]
-            text = b"[... %d %s left out]\n" % (count, b"line" if count == 1 else b"lines")
-            self._consoles["err"].write(text)
-        if said.get("event") == "log" and said.get("stream") in self._wanted:
-            console = self._consoles[said["stream"]]
-            data = str(said["text"]).encode(errors="surrogateescape")
-            console.write(data if console.colour else uncoloured(data))
+def _show(said: Mapping[str, Any], streams: Streams, shown_on: Mapping[str, Console]) -> None:
+    if said.get("event") == "left_out":
+        count = said["lines"]
+        text = b"[... %d %s left out]\n" % (count, b"line" if count == 1 else b"lines")
+        shown_on["err"].write(text)
+    if said.get("event") == "log" and said.get("stream") in streams:
+        console = shown_on[said["stream"]]
+        data = str(said["text"]).encode(errors="surrogateescape")
+        console.write(data if console.colour else uncoloured(data))

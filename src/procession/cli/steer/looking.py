@@ -1,25 +1,30 @@
-"""`procession ps`: list the runs of this user."""
+"""`procession ps`, `report` and `stacks`: what is known of runs."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from procession.cli.commands import parser_of
 from procession.cli.say import say_note, say_out
-from procession.cli.steer.finding import command_line, read_alone
+from procession.cli.steer.finding import command_line
 from procession.cli.words import Option
-from procession.control.processes import read_processes
-from procession.control.runs import Run, ended, living
-from procession.control.words import alive, step, table
+from procession.control.ask import NotAnswered
+from procession.control.leftover import read_processes
+from procession.control.runs import Run, connect, ended, living
+from procession.control.words import alive, describe, step, table
+from procession.explain.stacks import merge
+from procession.output.rankfiles import open_regular
+from procession.system.files import disk_is_full
 from procession.system.identity import lives, pid_of
 from procession.system.processes import Seen, below
 from procession.values.figures import size
 
-EPILOG = """\
+PS = """\
 Shown are the runs of this user. RANKS is how many are alive, STEP what the rank that is furthest
 behind has told by procession.beat(). MEMORY is what all processes of the run on this machine have
 resident, shared pages counted in each. A job over several machines is one run; where its launcher
@@ -33,18 +38,37 @@ launcher was killed.
 
 exit codes: 0; 2 for a wrong command line.
 """
-PARSER = parser_of(
-    "ps", "[--all] [--json]", EPILOG,
-    (
-        Option(("-a", "--all"), "", "also runs that have ended"),
-        Option(("--json",), "", "print all that is known as JSON"),
+REPORT = """\
+Of a run that has ended, its directory has the report: give --log-dir, or --detach, to keep one.
+
+exit codes: 0 if there is something to report; 1 if not; 2 for a wrong command line, or where there
+is no such run.
+"""
+STACKS = """\
+exit codes: 0; 1 if the run cannot tell; 2 for a wrong command line, or where there is no such run.
+"""
+NOBODY = "no rank is at its program: they have not started yet, or have ended"
+PARSERS = {
+    "ps": parser_of(
+        "ps", "[--all] [--json]", PS,
+        (
+            Option(("-a", "--all"), "", "also runs that have ended"),
+            Option(("--json",), "", "print all that is known as JSON"),
+        ),
     ),
-)  # fmt: skip
+    "report": parser_of("report", "RUN", REPORT),
+    "stacks": parser_of(
+        "stacks", "RUN [--native] [--json]", STACKS,
+        (
+            Option(("--native",), "", "also the frames of native code, by py-spy"),
+            Option(("--json",), "", "print what is known as JSON"),
+        ),
+    ),
+}  # fmt: skip
 
 
-def main(words: list[str]) -> int:
+def ps(options: dict[str, Any]) -> int:
     """List the runs; returns the exit code."""
-    options = read_alone(PARSER, words)
     running = living()
     now = read_processes()
     found = [_row_of(run, now) for run in running]
@@ -132,14 +156,8 @@ def _row_of_unseen(
         driver, state = "", "LOST" if lives(mark) is False else "UNSEEN"
     above = processes.get(launcher, (ranks or members)[0])
     began = min(time.time() - _age(p) for p in members)
-    run = Run(
-        id=name,
-        name=name.rpartition("_")[0] or command_line(above.words),
-        state=state,
-        launcher=launcher,
-        host=driver,
-        began=began,
-    )
+    title = name.rpartition("_")[0] or command_line(above.words)
+    run = Run(name, title, state, launcher=launcher, host=driver, began=began)
     return _row_of(run, processes) | {
         "alive": len(ranks),
         "nproc": int(world) if world.isdecimal() else None,
@@ -171,3 +189,52 @@ def _words(row: Mapping[str, Any]) -> tuple[str, ...]:
 def _since(began: float) -> str:
     day = "%H:%M:%S" if time.time() - began < 86400 else "%Y-%m-%d"
     return time.strftime(day, time.localtime(began))
+
+
+def report(_: dict[str, Any], run: Run) -> int:
+    """Print the report; returns the exit code."""
+    if run.socket:
+        try:
+            with connect(run) as connection:
+                columns = shutil.get_terminal_size((200, 24)).columns
+                say_out(describe(connection.ask("look"), columns))
+            return 0
+        except NotAnswered as e:
+            fault = str(e)
+    else:
+        fault = "it was started by a program without control=True, and cannot be asked"
+        if run.state == "LOST":
+            how = "its launcher was killed"
+            if disk_is_full(run.directory):
+                how += ", or could not write how it ended: the disk of its directory is full"
+            fault = f"{how}; what there is of it lies in {run.directory}"
+    text = report_in(run)
+    if text:
+        say_out(text)
+        return 0
+    raise NotAnswered(f"{run.id}: {fault}")
+
+
+def report_in(run: Run) -> str:
+    """Give the report that a run has left in its directory, "" if there is none."""
+    try:
+        with open_regular(os.path.join(run.directory, "report.txt")) as f:
+            return f.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def stacks(options: dict[str, Any], run: Run) -> int:
+    """Print the stacks; returns the exit code."""
+    if not run.socket:
+        why = "cannot be reached" if run.runs else "has ended: no rank is there"
+        PARSERS["stacks"].error(f"{run.id} {why}")
+    with connect(run) as connection:
+        group = connection.ask("look")
+        found = connection.ask("stacks", native=bool(options.get("native")))
+    if options.get("json"):
+        text = json.dumps(found, indent=2)
+    else:
+        text = merge.format(found, first=int(group["first"])) or NOBODY
+    say_out(text)
+    return 0
