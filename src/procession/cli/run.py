@@ -18,6 +18,7 @@ from procession.prepare.placing import THREADS, Placed
 from procession.rules.tables import Phase
 from procession.values.errors import GroupFailed, SpecError
 from procession.values.events import Event
+from procession.values.program import Script
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from procession.cli.detach import Waiter
     from procession.cli.location import EngineRequest
     from procession.output.console import Console
+    from procession.preload.plan import Plan
 
 READ_WITHIN = 2.0  # seconds for Hydra to read the report
 HASTE = 2.0  # seconds for the last messages, when a signal has come
@@ -63,7 +65,7 @@ def run_group(
         refuse(prog, f"{of_logs}cannot prepare the run: {e} [P305]")
     if threads := _threads(spec, group.placed) if not request.json else "":
         say_line(f"procession: {threads}")
-    for note in group.notes:
+    for note in (*group.notes, *([] if request.json else _advice(spec, group.plan))):
         say_note(note)
     in_files = group.resources.streams.in_files  # then nothing is lost if nobody reads the output
     if group.run_dir and output is None and waiter is None:
@@ -162,6 +164,18 @@ def conduct_job(job: Group, signals: RunSignals, status: float | None) -> int:
     else:
         job.stop_when_unread()
     return conduct(job, signals, _told(job, status))
+
+
+def _advice(spec: Spec, plan: Plan | None) -> list[str]:
+    """Say on a terminal, once for each script, which of its imports could be made once."""
+    if plan is None or spec.preload != "auto" or not isinstance(spec.program, Script):
+        return []
+    if sys.stderr is None or not sys.stderr.isatty():
+        return []
+    from procession.preload.advice import advice
+
+    said = advice(plan, os.path.join(spec.cwd, spec.program.path))
+    return [said] if said else []
 
 
 def _say_restart(event: Event) -> None:
