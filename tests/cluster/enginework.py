@@ -77,7 +77,7 @@ class NodeProcesses:
         return {t["slot"]: t for t in told if self.lives(t["pid"])}
 
     def lives(self, pid):
-        """Tell whether a process that has said something is up: none ends without taking it back."""
+        """Tell whether a process that has said something is up: it takes that back at its end."""
         return True
 
     def all_up(self, count=3, patience=30):

@@ -95,7 +95,7 @@ class RayNodeProcesses(NodeProcesses):
         super().__init__(path, NODE_PROCESS, uuid.uuid4().hex, **dict([self.mark.split("=")]))
 
     def lives(self, pid):
-        """Tell whether it is up: one that was killed leaves what it said, beside its successor's."""
+        """Tell whether it is up: one that was killed leaves what it has said."""
         return pid in self.left()
 
     def left(self):
