@@ -120,10 +120,10 @@ def group_on(
     except BaseException:
         directory.close()
         raise
-    group = Group(driver, driver.display, directory, driver.state.run_id, control)
+    group = Group(driver, driver.display, directory, driver.run_id, control)
     made.append(group)
     of_job = {"engine": engine.name, "nodes": work.nodes, "restart": repr(work.restart)}
-    directory.write_run({**asked_of(work.spec, driver.state.run_id), **of_job})
+    directory.write_run({**asked_of(work.spec, driver.run_id), **of_job})
     if on_event is not None:
         group.subscribe(on_event)
     return group

@@ -38,16 +38,19 @@ MARGIN = 15.0  # seconds beyond all deadlines of a run, for the launcher's own w
 class Driver:
     """Runs one group. `run` returns when it has ended, and `end` then says how.
 
-    started: set when the group has left its first phase, or has ended. running_since: when all
-    ranks of this attempt ran, in nanoseconds of the monotonic clock, 0 if not yet. Ranks are
-    numbered throughout the group.
+    spec: all ranks of the run. life: their state. stopper: who has had it stopped, in words, where
+    only the driver knows; else "". started: set when the group has left its first phase, or has
+    ended. running_since: when all ranks of this attempt ran, in nanoseconds of the monotonic clock,
+    0 if not yet. Ranks are numbered throughout the group.
     """
 
     distant = False  # whether ranks must be asked how they are, which takes time
+    life: Any  # a Lifecycle, or that of a job
 
     def __init__(self, spec: Spec, directory: Files | None, on_failure: Any) -> None:
         """directory: where events are written down."""
-        self._spec = spec
+        self.spec = spec
+        self.stopper = ""
         self.end: GroupEnd | None = None
         self.started = Latch()
         self.crashed = False
@@ -69,7 +72,7 @@ class Driver:
         if self._recovery is None:
             from procession.driver.recovery import Recovery
 
-            rules, reads = self._spec.restart, self._directory is not None
+            rules, reads = self.spec.restart, self._directory is not None
             around = self._on_failure, self.loop, self.journal
             self._recovery = Recovery(rules, *around, reads=reads)
         return self._recovery
@@ -77,7 +80,7 @@ class Driver:
     @property
     def may_recover(self) -> bool:
         """Whether something is to be decided, or to be told to `on_failure`, after a failure."""
-        rules = self._spec.restart
+        rules = self.spec.restart
         return bool(rules.max or rules.node_losses or self._on_failure is not None)
 
     @property
@@ -173,24 +176,19 @@ class Driver:
     # -- what is known, for any thread
 
     @property
-    def spec(self) -> Spec:
-        """All ranks of the run as they were asked for."""
-        return self._spec
-
-    @property
     def phase(self) -> Phase:
         """Where the group is in its life."""
         raise NotImplementedError
 
     @property
-    def stop_signal(self) -> int:
-        """By which signal ranks are, or were, asked to end."""
-        return int(self._spec.stop.signal)
+    def attempt(self) -> int:
+        """The number of the attempt, from 0."""
+        return self.life.attempt
 
     @property
-    def stopper(self) -> str:
-        """Who has had it stopped, in words, where only the driver knows; else ""."""
-        return ""
+    def stop_signal(self) -> int:
+        """By which signal ranks are, or were, asked to end."""
+        return int(self.spec.stop.signal)
 
     @property
     def hosts(self) -> list[str]:
