@@ -39,7 +39,7 @@ from procession import (
     StartFailed,
     Std,
 )
-from seams.jobs import EngineGone, make_job
+from seams.jobs import SlotGone, make_job
 from support import OBEDIENT, QUICK, START_PATIENCE, alive, gone, until, write
 
 # For programs that import this module.
@@ -290,7 +290,7 @@ def test_a_stop(tmp_path):
 
 
 def gives_up(_command, tell):
-    tell(EngineGone("the allocation was revoked"))
+    tell(SlotGone(None, "the allocation was revoked"))
 
 
 def refuses(_command, _tell):

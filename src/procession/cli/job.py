@@ -14,8 +14,7 @@ from procession.cli.request import OnEvent, Request
 from procession.cli.run import conduct, result_of
 from procession.cli.say import refuse
 from procession.cli.signals import RunSignals
-from procession.engines.contract import EngineError
-from procession.engines.registry import choose
+from procession.engines.contract import EngineError, choose
 from procession.group.group import CONTROL, Group
 from procession.prepare.work import Share, divide
 from procession.values.errors import SpecError

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from procession.api.hosting import make_hosted_job, share_of
+from procession.api.jobs import make_hosted_job, share_of
 from procession.cli.job import conduct_job, job_signals, made
 from procession.cli.location import EngineRequest
 from procession.cli.request import OnEvent, Request

@@ -30,24 +30,21 @@ from procession.driver.jobstate import JobState, interfaces_of
 from procession.driver.nodeevents import WORKING, NodeEvents
 from procession.driver.reception import Reception
 from procession.driver.roster import Roster
-from procession.engines.addresses import listen, make_room, own_addresses
+from procession.engines.addresses import listen, make_room, own_addresses, say_interfaces, unset
 from procession.engines.contract import (
     DRIVER,
     JOB,
     NODE_PROCESS,
     Engine,
     EngineEvent,
+    Invitation,
     NodeCommand,
     Said,
-    SlotGone,
 )
 from procession.engines.enginethread import EngineThread
-from procession.engines.interfaces import say_interfaces, unset
-from procession.engines.invitation import Invitation
 from procession.engines.signalled import orderly_sigterm
 from procession.engines.wire import KEY_BYTES
 from procession.output.rundir import Files
-from procession.output.wiring import Display
 from procession.prepare.work import Work
 from procession.rules.joblife import JobLife
 from procession.rules.jobwords import (
@@ -87,9 +84,7 @@ BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
 class JobDriver(JobState):
     """Runs a group on several machines.
 
-    directory: of its files, None for none. run_id: what the job is called. say: shows people a
-    line. reception: where nodes come by themselves. display: shows the output of ranks.
-    node_events: hears node processes.
+    reception: where nodes come by themselves. node_events: hears node processes.
     """
 
     def __init__(
@@ -98,24 +93,21 @@ class JobDriver(JobState):
         engine: Engine,
         *,
         lease: float = LEASE,
-        run_id: str,
         encrypted: bool = False,
         on_failure: Callable[[GroupEnd], object] | None = None,
-        directory: Files | None = None,
+        files: Files,
         reception: Reception | None = None,
-        say: Callable[[str], None],
     ) -> None:
-        super().__init__(work, engine, reception, on_failure, directory, run_id, say)
+        super().__init__(work, engine, reception, on_failure, files)
         self.life = JobLife.of(
             work.nodes,
             max(work.nodes, engine.slots),
-            replaces=work.restart.node_losses > 0,
+            replaces=work.spec.restart.node_losses > 0,
             least=reception.terms.least if reception is not None else None,
             open=reception is not None,
             elects=reception is not None and reception.elects,
             sealed=reception is not None and bool(reception.sealed),
         )
-        self._lease = lease
         self._key = reception.trust.key if reception is not None else secrets.token_bytes(KEY_BYTES)
         self._delay = 0.0
         self._stop_how: dict[str, Any] = {}
@@ -123,7 +115,6 @@ class JobDriver(JobState):
             self.inherit(reception.inherits)
             self.recovery.count(reception.inherits.restarts)
         self._actions: deque[Action] = deque()
-        self.display = Display(work.prefixes())
         self.display.on_shown = self._was_shown
         try:
             make_room(self.life.count)
@@ -188,8 +179,8 @@ class JobDriver(JobState):
     @property
     def losses(self) -> list[str]:
         """What of output and records is lost, one line each."""
-        fault = self._directory.fault if self._directory is not None else ""
-        return [each for each in (*self.display.faults, self.journal.late, fault) if each]
+        faults = *self.display.faults, self.journal.late, self.files.fault
+        return [each for each in faults if each]
 
     # -- the loop
 
@@ -199,7 +190,7 @@ class JobDriver(JobState):
         self._do(self.life.begin())
         port = self._door.getsockname()[1]
         at = tuple((each, port) for each in self._addresses)
-        invitation = Invitation(at, self._key, self._lease, slot=0)
+        invitation = Invitation(at, self._key, slot=0)
         argv = tuple(own_python(NODE_PROCESS))
         self._roster.watch(self._door)
         known = {JOB: self.run_id, DRIVER: os.uname().nodename}
@@ -309,8 +300,7 @@ class JobDriver(JobState):
             self.announce(f"{self.engine.name}: {event.text}")
             return
         self.said.append(event.why)
-        slots = [event.slot] if isinstance(event, SlotGone) else range(self.life.count)
-        for slot in slots:
+        for slot in range(self.life.count) if event.slot is None else (event.slot,):
             if self.life.slots[slot] is Slot.AWAITED:
                 self._handle(Happened(SlotEvent.GONE, slot))
 
@@ -330,7 +320,7 @@ class JobDriver(JobState):
         names = interfaces_of(nodes)
         text = say_interfaces(work.spec, names, unset())
         if text and self.reception is None and not self.life.attempt:
-            self.say(text)
+            self.say(f"procession: {text}")
         for slot, fields, blob in self.orders(nodes, names, last=last):
             self.tell(slot, "launch", fields, blob)
         for slot, node in self.nodes.items():
@@ -374,7 +364,7 @@ class JobDriver(JobState):
             spare = bool(self.life.places) and self.life.node_of(slot) is None
             self.tell(slot, "bye", {**words, "spare": True} if spare else words)
         self._farewell(doubtful)
-        return end.__replace__(notes=(*end.notes, *self._drain(self.display)))
+        return end.__replace__(notes=(*end.notes, *self._drain()))
 
     def _farewell(self, doubtful: bool) -> None:
         """Wait for node processes to leave, then have the engine give everything back.
@@ -395,5 +385,4 @@ class JobDriver(JobState):
         self.display.close()
         self._engine.close()
         super().close()
-        if self._directory is not None:
-            self._directory.close()
+        self.files.close()

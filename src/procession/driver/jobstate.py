@@ -13,17 +13,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from procession.driver.clocks import Clocks
 from procession.driver.driver import MARGIN, Driver
-from procession.driver.jobend import NodePart, cause_of, job_end, ranks_of
+from procession.driver.jobend import Clocks, NodePart, cause_of, job_end, ranks_of
 from procession.driver.reception import Reception
+from procession.engines.addresses import interface_of
 from procession.engines.contract import Engine
-from procession.engines.interfaces import interface_of
 from procession.engines.link import Link
 from procession.engines.will import Heir, Will
 from procession.explain.ends import none_started
 from procession.explain.facts import facts_of_failure, facts_of_start
-from procession.output.rundir import Files
+from procession.output.rundir import Files, run_of
+from procession.output.wiring import Display
 from procession.prepare.work import Work
 from procession.rules.joblife import JobLife
 from procession.rules.jobwords import JobPhase, Slot
@@ -87,14 +87,14 @@ class JobState(Driver):
 
     What `Driver` has for any thread is for any thread.
 
-    run_id: what the job is called. place: the directory of its files, "" for none. nodes: the node
+    place: the directory of its files, "" for none. nodes: the node
     processes that are there, by slot. parts: of this attempt, by node. machines: the hosts of
     slots, also where node processes are gone. said: what the engine said last.
     encryption: what protects links to node processes, in words. address: where ranks of this
     attempt meet, as node 0 has chosen. active_at: when a rank anywhere wrote last. lost_at: when a
     node was lost last, in seconds, 0 for never. late: not all node processes came in time.
-    reception: where they come by themselves, else None. last: the end of the last attempt about
-    which a restart was decided.
+    reception: where they come by themselves, else None. last:
+    the end of the last attempt about which a restart was decided.
     """
 
     distant = True
@@ -106,18 +106,14 @@ class JobState(Driver):
         engine: Engine,
         reception: Reception | None,
         on_failure: Callable[[GroupEnd], object] | None,
-        directory: Files | None,
-        run_id: str,
-        say: Callable[[str], None],
+        files: Files,
     ) -> None:
-        """say: shows people a line."""
-        super().__init__(work.whole, directory, on_failure)
+        around = files, Display(work.prefixes()), run_of(files.path), on_failure
+        super().__init__(work.whole, *around)
         self.work = work
         self.engine = engine
         self.reception = reception
-        self.run_id = run_id
-        self.place = directory.path if directory is not None else ""
-        self.say = say
+        self.place = files.path if files.kept else ""
         self.nodes: dict[int, NodeRecord] = {}
         self.parts: list[NodePart] = []
         self.machines: dict[int, str] = {}
@@ -140,7 +136,7 @@ class JobState(Driver):
 
     def announce(self, text: str) -> None:
         """Show people a line; where nodes have launchers of their own, on all of them."""
-        self.say(text)
+        self.say(f"procession: {text}")
         if self.reception is not None:
             for slot in self.nodes:
                 self.tell(slot, "say", {"text": text})
@@ -214,7 +210,7 @@ class JobState(Driver):
                 run_id=spec.node.run_id or self.run_id,
                 job=self.run_id,
                 attempt=self.life.attempt,
-                restarts=work.restart.max,
+                restarts=work.spec.restart.max,
                 regrouped=self.life.regrouped,
                 number=work.first(node) if work.sizes else None,
                 world=sum(work.sizes),

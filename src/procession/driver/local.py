@@ -42,12 +42,12 @@ class LocalDriver(Driver):
     life: Lifecycle
 
     def __init__(self, spec: Spec, jobs: RankJobs, server: Agent) -> None:
-        run_dir = jobs.resources.run_dir
-        directory = run_dir if run_dir.kept else None
-        super().__init__(spec, directory, spec.on_failure)
+        resources = jobs.resources
+        around = resources.run_dir, resources.streams, resources.run_id, spec.on_failure
+        super().__init__(spec, *around)
         journal = self.journal
-        around = journal.note, journal.publish, journal.disk, journal.handlers
-        machine = self.machine = Machine(spec, jobs, server, self.loop, self, *around)
+        events = journal.note, journal.publish, journal.disk, journal.handlers
+        machine = self.machine = Machine(spec, jobs, server, self.loop, self, *events)
         self.life, self._noted = machine.life, machine.life.phase
         self._between: Phase | None = None  # what follows the end of an attempt, if not the end
         self._restarting = ""  # in words
@@ -174,7 +174,7 @@ class LocalDriver(Driver):
             single, follows = self.life.single, self.life.may_be_followed
             if self.may_recover and follows and not single:
                 self._between = Phase.SWEEPING
-                self.machine.resources.streams.drain(DRAIN_SECONDS)
+                self.display.drain(DRAIN_SECONDS)
                 self.decide(self.machine.outcomes.of_group, self._follow)
             else:
                 self._note_phase()
@@ -210,7 +210,7 @@ class LocalDriver(Driver):
             self._prepare()
         detail, facts = "", NO_FACTS
         if phase is Phase.STARTING:
-            facts = facts_of_start(self.spec, self.machine.resources.run_id)
+            facts = facts_of_start(self.spec, self.run_id)
         elif phase is Phase.BACKOFF:
             detail = self._restarting
         elif phase is Phase.FAILED:
@@ -273,11 +273,11 @@ class LocalDriver(Driver):
         self.machine.link.leave()
         for kind in DeadlineKind:
             self.loop.cancel(kind)
-        notes = [*self.notes, *self._notes, *self._drain(self.machine.resources.streams)]
+        notes = [*self.notes, *self._notes, *self._drain()]
         notes += self.machine.notes
         notes += self.journal.settle()
-        if self.machine.resources.run_dir.kept:
-            self.journal.on_disk("looking at", self.machine.resources.run_dir.check)
+        if self.files.kept:
+            self.journal.on_disk("looking at", self.files.check)
         notes += self.losses
         return self._with_files(lambda read: self.machine.end(notes, read=read))
 
@@ -286,7 +286,7 @@ class LocalDriver(Driver):
 
         It waits. To be used when no rank is there any more.
         """
-        if not self.machine.resources.run_dir.kept:
+        if not self.files.kept:
             return call(True)
         found: list[T] = []
         read = self.journal.on_disk("reading", lambda: found.append(call(True)))

@@ -32,7 +32,6 @@ from procession.values.exit import Exit, signal_name
 
 NOT_ENCRYPTED = "authenticated, not encrypted"
 LEAVING = (signal.SIGTERM, signal.SIGINT)  # what takes one node out of an elastic job
-SHOWN_STRAYS = 4
 EVENTS = {*KINDS.values(), "lost", "restarting"}  # of ranks
 WORKING = (JobPhase.STARTING, JobPhase.RUNNING)
 
@@ -53,7 +52,6 @@ class NodeEvents:
         self._life = state.life
         self._handle = handle
         self._follower = follower
-        self._strays = set[str]()  # the addresses of those who were sent away
 
     # -- coming and going
 
@@ -99,17 +97,6 @@ class NodeEvents:
         another = state.reception is not None and not state.reception.sealed
         if not another and self._life.slots[node.slot] is Slot.AWAITED:
             self._handle(Happened(SlotEvent.GONE, node.slot))
-
-    def strayed(self, address: str) -> None:
-        """Say that somebody came who does not have the key, where it may be one that is missing."""
-        if self._state.reception is None or self._life.attempt or address in self._strays:
-            return
-        if len(self._strays) < SHOWN_STRAYS:
-            self._strays.add(address)
-            self._state.announce(
-                f"a launcher on {address} was sent away: its job has another id or secret, or is "
-                "another user's"
-            )
 
     def lost(self, node: NodeRecord, why: str) -> None:
         """Take note that a node process is gone, or unreachable."""

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import socket
 import time
+from functools import partial
 from typing import Any
 
-from procession.driver.clocks import Clocks
+from procession.driver.jobend import Clocks
 from procession.driver.jobstate import JobState, NodeRecord
 from procession.driver.nodeevents import NodeEvents
 from procession.engines.link import Link
-from procession.engines.numbers import numbers_of
+from procession.engines.ownnode import numbers_of
 from procession.engines.pump import CREDIT
 from procession.engines.will import read_heir
-from procession.engines.wire import NO_KEY, Message
+from procession.engines.wire import Message
 from procession.rules.jobwords import Slot
 from procession.values.version import __version__
 
@@ -76,12 +77,6 @@ class Roster:
         if node is not None:
             node.link.send("bye", {"left": True})
             self._strangers[node.link] = time.monotonic()
-            node.link.on_message(lambda _: None)
-
-            def gone(_: str) -> None:
-                self._strangers.pop(node.link, None)
-
-            node.link.on_lost(gone)
 
     def credit(self, blocks: list[tuple[object, int]]) -> None:
         """Give node processes credit to send more output, once it is worth a message."""
@@ -111,7 +106,7 @@ class Roster:
 
     def _greet(self, sock: socket.socket) -> None:
         if len(self._strangers) + len(self._nodes) >= STRANGERS + self._state.life.count:
-            next(iter(self._strangers)).lose("others came")
+            self._drop(next(iter(self._strangers)))
         link: Link
         address, reached = _address(sock), str(sock.getsockname()[0]).removeprefix("::ffff:")
 
@@ -122,15 +117,14 @@ class Roster:
             except (KeyError, ValueError, TypeError, OverflowError):
                 link.close()
 
-        def lost(why: str) -> None:
-            self._strangers.pop(link, None)
-            if why == NO_KEY:
-                self._listener.strayed(address)
-
         reception = self._state.reception
         first = reception.trust.first if reception is not None else b""
-        link = Link(self._loop, sock, self._key, "driver", take, lost, first)
+        link = Link(self._loop, sock, self._key, "driver", take, lambda _: self._drop(link), first)
         self._strangers[link] = time.monotonic()
+
+    def _drop(self, stranger: Link) -> None:
+        self._strangers.pop(stranger, None)
+        stranger.close()
 
     def _join(self, link: Link, message: Message, peer: str, reached: str) -> None:
         slot = int(message.fields["slot"])
@@ -166,8 +160,7 @@ class Roster:
             self._listener.refused(node, why)
             return
         self._nodes[slot] = node
-        link.on_message(lambda m: self._take(node, m))
-        link.on_lost(lambda why: self._lose(node, why))
+        link.take, link.lost = partial(self._take, node), partial(self._lose, node)
         # The launcher of one that comes by itself has some of its own.
         numbers = numbers_of(self._state.work.spec) if reception is not None else {}
         link.send("welcome", {"lease": self._lease, "numbers": numbers})
@@ -193,6 +186,8 @@ class Roster:
     # -- being there
 
     def _take(self, node: NodeRecord, message: Message) -> None:
+        if self._nodes.get(node.slot) is not node:
+            return  # it was dismissed
         try:
             if message.kind == "pulse":
                 at, own = int(message.fields["at"]), int(message.fields["own"])
@@ -221,8 +216,8 @@ class Roster:
             else:
                 node.link.send("beat", self._beating())
         for link, since in list(self._strangers.items()):
-            if now - since > GREETING:
-                link.lose("it said nothing")
+            if link.closed or now - since > GREETING:
+                self._drop(link)
         self._loop.after("beat", self._lease / BEATS, self._look)
 
     # -- going
