@@ -345,7 +345,7 @@ def test_strangers_at_the_door(tmp_path):
     """Whoever has not the key is not listened to, and disturbs nobody."""
     job, _ = start(hold, args=(str(tmp_path),))
     all_hold(tmp_path, 6)
-    port = job.driver._door.getsockname()[1]
+    port = job.driver.door.getsockname()[1]
     for words in (b"GET / HTTP/1.1\r\n\r\n", b"PRCSSN\0\2\0" + b"n" * 32 + b"\xff" * 100):
         with socket.create_connection(("127.0.0.1", port), 5) as stranger:
             stranger.sendall(words)

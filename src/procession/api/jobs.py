@@ -37,11 +37,11 @@ def make_job(
     kwargs: Mapping[Any, Any] | None = None,
     env: Mapping[Any, Any] | None = None,
     devices: str | None = None,
-    lease: float = LEASE,
+    lease: float | None = None,
     on_failure: Callable[[GroupEnd], object] | None = None,
     on_event: Callable[[Event], object] | None = None,
     control: bool | None = None,
-    link_encryption: str = "auto",
+    link_encryption: str | None = None,
     **policies: Any,
 ) -> Group:
     """Make a group on an engine that is not started yet; parameters as those of `procession.start`.
@@ -71,11 +71,11 @@ def make_job(
     return group_on(
         divide(share, nodes, whole),
         chosen,
-        lease=checked_lease(lease),
+        lease=LEASE if lease is None else checked_lease(lease),
         on_failure=on_failure,
         on_event=on_event,
         control=control,
-        link_encryption=link_encryption,
+        link_encryption=link_encryption or "auto",
     )
 
 
@@ -90,11 +90,11 @@ def group_on(
     work: Work,
     engine: Engine,
     *,
-    lease: float = LEASE,
-    on_failure: Callable[[GroupEnd], object] | None = None,
-    on_event: Callable[[Event], object] | None = None,
-    control: bool | None = None,
-    link_encryption: str = "auto",
+    lease: float,
+    on_failure: Callable[[GroupEnd], object] | None,
+    on_event: Callable[[Event], object] | None,
+    control: bool | None,
+    link_encryption: str,
     reception: Reception | None = None,
 ) -> Group:
     """Make the group of this work. reception: where node processes come by themselves.

@@ -241,8 +241,6 @@ def _started_on(given: dict[str, Any]) -> Group:
     """Start a job. given: the parameters of `start_on` by name; None stands for its defaults."""
     from procession.api.jobs import make_job
 
-    links = {each: given.pop(each) for each in LINKS}
-    given |= {name: value for name, value in links.items() if value is not None}
     job = make_job(**given)
     job.start()
     try:

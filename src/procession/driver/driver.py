@@ -62,6 +62,7 @@ class Driver:
         self.journal = Journal(files if files.kept else None, EVENTS_OF_A_LIFE * spec.nproc)
         loop = self.loop = EventLoop()
         self.running_since = 0
+        self.told_signal: Callable[[int, str, bool], None] | None = None
         self._on_failure = on_failure
         # For so long its reader may take nothing of the output that is still to be shown; None: for
         # ever. The wait for it ends when a stop is asked for.
@@ -146,6 +147,7 @@ class Driver:
 
         It gets the number, where it came, and whether it has come again.
         """
+        self.told_signal = call
 
     def say(self, line: str) -> None:
         """Show a line of our own; see `Group.say`."""

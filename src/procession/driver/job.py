@@ -10,32 +10,30 @@ node that was lost may run for a moment longer, until its own lease ends; so no 
 within `FENCE` of a loss. What an engine says about a node process counts only until that node
 process has come: the link is quicker and more reliable.
 
-Each machine has its own clock: heartbeats show how far it is from ours (see `clocks`), and failures
+Each machine has its own clock: heartbeats show how far it is from ours (see `Clocks`), and failures
 are put in order by our clock.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
+import pickle
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 from procession.agent.boot import own_python
-from procession.driver.jobstate import JobState, interfaces_of
+from procession.driver.jobstate import JobState, NodeRecord, interfaces_of
 from procession.driver.nodeevents import WORKING, NodeEvents
-from procession.driver.reception import Reception
 from procession.driver.roster import Roster
-from procession.engines.addresses import listen, make_room, own_addresses, say_interfaces, unset
+from procession.engines.addresses import say_interfaces, unset
 from procession.engines.contract import (
     DRIVER,
     JOB,
     NODE_PROCESS,
-    Engine,
     EngineEvent,
     Invitation,
     NodeCommand,
@@ -43,10 +41,7 @@ from procession.engines.contract import (
 )
 from procession.engines.enginethread import EngineThread
 from procession.engines.signalled import orderly_sigterm
-from procession.engines.wire import KEY_BYTES
-from procession.output.rundir import Files
-from procession.prepare.work import Work
-from procession.rules.joblife import JobLife
+from procession.engines.will import Will
 from procession.rules.jobwords import (
     Action,
     Deadline,
@@ -68,6 +63,7 @@ from procession.rules.jobwords import (
 from procession.rules.jobwords import Event as LifeEvent
 from procession.rules.restarting import Decision
 from procession.system.threads import Latch
+from procession.values.environment import Node
 from procession.values.errors import GroupEnd, Outcome, SpecError
 from procession.values.policy import StopRequest
 
@@ -82,55 +78,7 @@ BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
 
 
 class JobDriver(JobState):
-    """Runs a group on several machines.
-
-    reception: where nodes come by themselves. node_events: hears node processes.
-    """
-
-    def __init__(
-        self,
-        work: Work,
-        engine: Engine,
-        *,
-        lease: float = LEASE,
-        encrypted: bool = False,
-        on_failure: Callable[[GroupEnd], object] | None = None,
-        files: Files,
-        reception: Reception | None = None,
-    ) -> None:
-        super().__init__(work, engine, reception, on_failure, files)
-        self.life = JobLife.of(
-            work.nodes,
-            max(work.nodes, engine.slots),
-            replaces=work.spec.restart.node_losses > 0,
-            least=reception.terms.least if reception is not None else None,
-            open=reception is not None,
-            elects=reception is not None and reception.elects,
-            sealed=reception is not None and bool(reception.sealed),
-        )
-        self._key = reception.trust.key if reception is not None else secrets.token_bytes(KEY_BYTES)
-        self._delay = 0.0
-        self._stop_how: dict[str, Any] = {}
-        if reception is not None and reception.inherits is not None:
-            self.inherit(reception.inherits)
-            self.recovery.count(reception.inherits.restarts)
-        self._actions: deque[Action] = deque()
-        self.display.on_shown = self._was_shown
-        try:
-            make_room(self.life.count)
-            self.display.open_consoles()
-            follower = self.display.get_follower()
-            self._addresses = own_addresses()
-            self._door = reception.door if reception is not None else listen()
-        except BaseException:
-            self.display.close()
-            self.loop.close()
-            raise
-        self.node_events = NodeEvents(self, self._handle, follower)
-        self._engine = EngineThread(engine, self.loop, self._engine_told)
-        self._roster = Roster(
-            self, self.node_events, key=self._key, lease=lease, encrypted=encrypted
-        )
+    """Runs a group on several machines."""
 
     # -- from other threads
 
@@ -162,10 +110,6 @@ class JobDriver(JobState):
         """Refuse: clocks on other machines do not stand still. Raises SpecError."""
         raise SpecError("a group on several machines cannot be suspended")
 
-    def on_signal(self, call: Callable[[int, str, bool], None]) -> None:
-        """Have `call` called with each signal that a node process got."""
-        self.node_events.on_signal = call
-
     def waited_for(self, done: Latch) -> AbstractContextManager[None]:
         """Have SIGTERM to this program stop the run first."""
         stop, ended = self.request_stop, done.wait
@@ -186,13 +130,19 @@ class JobDriver(JobState):
 
     def begin(self) -> None:
         """Have node processes started, and wait for them."""
+        self._delay = 0.0
+        self._stop_how: dict[str, Any] = {}
+        self._actions: deque[Action] = deque()
+        self._node_events = NodeEvents(self, self._handle)
+        self._engine = EngineThread(self.engine, self.loop, self._engine_told)
+        self._roster = Roster(self, self._node_events)
         self.note_phase()
         self._do(self.life.begin())
-        port = self._door.getsockname()[1]
-        at = tuple((each, port) for each in self._addresses)
-        invitation = Invitation(at, self._key, slot=0)
+        port = self.door.getsockname()[1]
+        at = tuple((each, port) for each in self.addresses)
+        invitation = Invitation(at, self.key, slot=0)
         argv = tuple(own_python(NODE_PROCESS))
-        self._roster.watch(self._door)
+        self._roster.watch(self.door)
         known = {JOB: self.run_id, DRIVER: os.uname().nodename}
         if self.reception is not None:
             self._say_missing()
@@ -289,9 +239,6 @@ class JobDriver(JobState):
         for slot in action.slots:
             self.tell(slot, "stop", fields)
 
-    def _was_shown(self, blocks: list[tuple[object, int]]) -> None:
-        self.loop.request(lambda: self._roster.credit(blocks))
-
     # -- the engine
 
     def _engine_told(self, event: EngineEvent) -> None:
@@ -321,11 +268,55 @@ class JobDriver(JobState):
         text = say_interfaces(work.spec, names, unset())
         if text and self.reception is None and not self.life.attempt:
             self.say(f"procession: {text}")
-        for slot, fields, blob in self.orders(nodes, names, last=last):
+        for slot, fields, blob in self._orders(nodes, names, last=last):
             self.tell(slot, "launch", fields, blob)
         for slot, node in self.nodes.items():
             if slot not in action.slots:
-                self.node_events.is_spare(node)
+                self._node_events.is_spare(node)
+
+    def _orders(
+        self, nodes: Sequence[NodeRecord], interfaces: Sequence[str], *, last: bool
+    ) -> Iterator[tuple[int, Any, bytes]]:
+        """Give what nodes are sent when an attempt begins: slot, fields and blob of each message.
+
+        interfaces: of each node, see `interfaces`. last: whether no other attempt follows, whatever
+        happens; see `nodeprocess`.
+        """
+        work = self.work
+        heirs = [node.heir for node in nodes if node.heir is not None]
+        will = Will(tuple(heirs), self.life.attempt, self.life.regrouped).plain()
+        blobs: dict[int, bytes] = {}
+        specs = self.reception is None  # else they know what they run
+        for node, record in enumerate(nodes):
+            spec = work.of(node)
+            if specs and id(spec) not in blobs:
+                blobs[id(spec)] = pickle.dumps(spec)
+            place = Node(
+                rank=node,
+                count=work.nodes,
+                address=self.address[0],
+                port=self.address[1],
+                role=spec.node.role,
+                run_id=spec.node.run_id or self.run_id,
+                job=self.run_id,
+                attempt=self.life.attempt,
+                restarts=work.spec.restart.max,
+                regrouped=self.life.regrouped,
+                number=work.first(node) if work.sizes else None,
+                world=sum(work.sizes),
+            )
+            fields = {
+                "attempt": self.life.attempt,
+                "node": vars(place),
+                "place": os.path.join(self.place, f"node_{node}") if self.place else "",
+                "devices": work.devices,
+                "gpus": work.gpus,
+                "last": last,
+                "interface": interfaces[node],
+            }
+            if len(heirs) == len(nodes):  # all have said who they are
+                fields["will"] = will
+            yield record.slot, fields, blobs.get(id(spec), b"")
 
     def _decide(self) -> None:
         attempt = self.life.attempt
@@ -381,7 +372,7 @@ class JobDriver(JobState):
     def close(self) -> None:
         """Give everything back."""
         self._roster.close()
-        self._door.close()
+        self.door.close()
         self.display.close()
         self._engine.close()
         super().close()

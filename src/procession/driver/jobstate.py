@@ -6,8 +6,7 @@ It is written as orders, as events, as what others ask for, and as the end of th
 from __future__ import annotations
 
 import itertools
-import os
-import pickle
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,10 +15,12 @@ from typing import Any
 from procession.driver.driver import MARGIN, Driver
 from procession.driver.jobend import Clocks, NodePart, cause_of, job_end, ranks_of
 from procession.driver.reception import Reception
-from procession.engines.addresses import interface_of
+from procession.engines.addresses import interface_of, listen, make_room, own_addresses
 from procession.engines.contract import Engine
 from procession.engines.link import Link
-from procession.engines.will import Heir, Will
+from procession.engines.pump import CREDIT
+from procession.engines.will import Heir
+from procession.engines.wire import KEY_BYTES
 from procession.explain.ends import none_started
 from procession.explain.facts import facts_of_failure, facts_of_start
 from procession.output.rundir import Files, run_of
@@ -30,7 +31,6 @@ from procession.rules.jobwords import JobPhase, Slot
 from procession.rules.tables import Phase
 from procession.system.threads import Latch
 from procession.values.base import Record
-from procession.values.environment import Node
 from procession.values.errors import GroupEnd, Outcome
 from procession.values.events import NO_FACTS
 from procession.values.exit import Exit, signal_name
@@ -87,14 +87,16 @@ class JobState(Driver):
 
     What `Driver` has for any thread is for any thread.
 
-    place: the directory of its files, "" for none. nodes: the node
-    processes that are there, by slot. parts: of this attempt, by node. machines: the hosts of
-    slots, also where node processes are gone. said: what the engine said last.
-    encryption: what protects links to node processes, in words. address: where ranks of this
-    attempt meet, as node 0 has chosen. active_at: when a rank anywhere wrote last. lost_at: when a
-    node was lost last, in seconds, 0 for never. late: not all node processes came in time.
-    reception: where they come by themselves, else None. last:
-    the end of the last attempt about which a restart was decided.
+    lease: seconds of silence after which a node process is lost. encrypted: whether links must be.
+    key: of all links. door: at which node processes come; addresses: where it is. place: the
+    directory of its files, "" for none. nodes: the node processes that are there, by slot. parts:
+    of this attempt, by node. machines: the hosts of slots, also where node processes are gone.
+    said: what the engine said last. encryption: what protects links to node processes, in words.
+    address: where ranks of this attempt meet, as node 0 has chosen. active_at: when a rank anywhere
+    wrote last. lost_at: when a node was lost last, in seconds, 0 for never. late: not all node
+    processes came in time. reception: where they come by themselves, else None. last: the end of
+    the last attempt about which a restart was decided. follower:
+    shows their output.
     """
 
     distant = True
@@ -104,16 +106,31 @@ class JobState(Driver):
         self,
         work: Work,
         engine: Engine,
-        reception: Reception | None,
+        *,
+        lease: float,
+        encrypted: bool,
         on_failure: Callable[[GroupEnd], object] | None,
         files: Files,
+        reception: Reception | None,
     ) -> None:
         around = files, Display(work.prefixes()), run_of(files.path), on_failure
         super().__init__(work.whole, *around)
         self.work = work
         self.engine = engine
+        self.lease = lease
+        self.encrypted = encrypted
         self.reception = reception
+        self.life = JobLife.of(
+            work.nodes,
+            max(work.nodes, engine.slots),
+            replaces=work.spec.restart.node_losses > 0,
+            least=reception.terms.least if reception is not None else None,
+            open=reception is not None,
+            elects=reception is not None and reception.elects,
+            sealed=reception is not None and bool(reception.sealed),
+        )
         self.place = files.path if files.kept else ""
+        self.key = reception.trust.key if reception is not None else secrets.token_bytes(KEY_BYTES)
         self.nodes: dict[int, NodeRecord] = {}
         self.parts: list[NodePart] = []
         self.machines: dict[int, str] = {}
@@ -126,6 +143,22 @@ class JobState(Driver):
         self.last: GroupEnd | None = None
         self._numbers = itertools.count(1)
         self._questions: dict[int, Question] = {}
+        will = reception.inherits if reception is not None else None
+        if will is not None:  # go on where the host that was lost had come to
+            self.life.inherit(will.attempt + 1, will.regrouped + 1, len(will.world))
+            self.lost_at = will.lost_at
+            self.recovery.count(will.restarts)
+        try:
+            make_room(self.life.count)
+            self.display.on_shown = self._was_shown
+            self.display.open_consoles()
+            self.follower = self.display.get_follower()
+            self.addresses = own_addresses()
+            self.door = reception.door if reception is not None else listen()
+        except BaseException:
+            self.display.close()
+            self.loop.close()
+            raise
 
     @property
     def busy(self) -> dict[int, int]:
@@ -146,6 +179,18 @@ class JobState(Driver):
         node = self.nodes.get(slot)
         if node is not None:
             node.link.send(kind, fields, blob)
+
+    def _was_shown(self, blocks: list[tuple[object, int]]) -> None:
+        self.loop.request(lambda: self._credit(blocks))
+
+    def _credit(self, blocks: list[tuple[object, int]]) -> None:
+        """Give node processes credit to send more output, once it is worth a message."""
+        for node, count in blocks:
+            assert isinstance(node, NodeRecord)
+            node.owed += count
+            if node.owed >= CREDIT // 4:
+                node.link.send("credit", {"bytes": node.owed})
+                node.owed = 0
 
     def ask(self, about: str, seconds: float, /, **given: Any) -> dict[int, Any]:
         """Ask all node processes that have ranks, in any thread but the loop's.
@@ -184,50 +229,6 @@ class JobState(Driver):
         """Note that a node process got a signal that ends the job."""
         self.stopper = self.stopper or f"{signal_name(number)} to the node process on {host}"
 
-    def orders(
-        self, nodes: Sequence[NodeRecord], interfaces: Sequence[str], *, last: bool
-    ) -> Iterator[tuple[int, Any, bytes]]:
-        """Give what nodes are sent when an attempt begins: slot, fields and blob of each message.
-
-        interfaces: of each node, see `interfaces`. last: whether no other attempt follows, whatever
-        happens; see `nodeprocess`.
-        """
-        work = self.work
-        heirs = [node.heir for node in nodes if node.heir is not None]
-        will = Will(tuple(heirs), self.life.attempt, self.life.regrouped).plain()
-        blobs: dict[int, bytes] = {}
-        specs = self.reception is None  # else they know what they run
-        for node, record in enumerate(nodes):
-            spec = work.of(node)
-            if specs and id(spec) not in blobs:
-                blobs[id(spec)] = pickle.dumps(spec)
-            place = Node(
-                rank=node,
-                count=work.nodes,
-                address=self.address[0],
-                port=self.address[1],
-                role=spec.node.role,
-                run_id=spec.node.run_id or self.run_id,
-                job=self.run_id,
-                attempt=self.life.attempt,
-                restarts=work.spec.restart.max,
-                regrouped=self.life.regrouped,
-                number=work.first(node) if work.sizes else None,
-                world=sum(work.sizes),
-            )
-            fields = {
-                "attempt": self.life.attempt,
-                "node": vars(place),
-                "place": os.path.join(self.place, f"node_{node}") if self.place else "",
-                "devices": work.devices,
-                "gpus": work.gpus,
-                "last": last,
-                "interface": interfaces[node],
-            }
-            if len(heirs) == len(nodes):  # all have said who they are
-                fields["will"] = will
-            yield record.slot, fields, blobs.get(id(spec), b"")
-
     def begin_attempt(self, nodes: Sequence[NodeRecord], *, named: bool) -> None:
         """Begin an attempt with the nodes of these node processes. named: see `NodePart`."""
         self.active_at = time.monotonic_ns()
@@ -236,11 +237,6 @@ class JobState(Driver):
             NodePart(n, node.host, first(n), size(n), node.clocks, {}, {}, {}, named=named)
             for n, node in enumerate(nodes)
         ]
-
-    def inherit(self, will: Will) -> None:
-        """Go on where a host that was lost had come to."""
-        self.life.inherit(will.attempt + 1, will.regrouped + 1, len(will.world))
-        self.lost_at = will.lost_at
 
     def beat(self) -> dict[str, Any]:
         """Give what heartbeats contain: for how long no rank has written anything."""

@@ -14,7 +14,6 @@ from procession.engines.tunnel import possible
 from procession.engines.wire import Message
 from procession.explain.facts import facts_of_failure
 from procession.machine.machine import KINDS
-from procession.output.follow import Follower
 from procession.prepare.results import permitted
 from procession.rules.jobwords import (
     Event,
@@ -40,18 +39,13 @@ class NodeEvents:
     """Takes what node processes send, as a `Roster` tells it. For the thread of the loop.
 
     handle: takes events of the job's life. Where nodes come by themselves, nothing that they send
-    is unpickled. on_signal: to be called with each signal that a node process got, and which one;
-    without it, SIGTERM stops the job.
+    is unpickled.
     """
 
-    def __init__(
-        self, state: JobState, handle: Callable[[Event], None], follower: Follower
-    ) -> None:
-        self.on_signal: Callable[[int, str, bool], None] | None = None
+    def __init__(self, state: JobState, handle: Callable[[Event], None]) -> None:
         self._state = state
         self._life = state.life
         self._handle = handle
-        self._follower = follower
 
     # -- coming and going
 
@@ -120,7 +114,7 @@ class NodeEvents:
             if fields.get("active"):
                 state.active_at = max(state.active_at, node.clocks.ours(int(fields["active"])))
         elif message.kind == "log":
-            self._follower.show(int(fields["stream"]), bytes(message.blob), node)
+            state.follower.show(int(fields["stream"]), bytes(message.blob), node)
         elif message.kind == "leaving":
             node.link.lose(_why_left(fields))
         elif message.kind == "answer":
@@ -216,8 +210,8 @@ class NodeEvents:
         if number in LEAVING and self._life.can_spare(node.slot):
             self._handle(Leaves(node.slot))
             return
-        if self.on_signal is not None:
-            self.on_signal(number, f"the node process on {node.host}", again)
+        if state.told_signal is not None:
+            state.told_signal(number, f"the node process on {node.host}", again)
         elif again:
             state.note_stopper(number, node.host)
             self._handle(StopWanted(kill=True))

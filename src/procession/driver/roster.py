@@ -20,7 +20,6 @@ from procession.driver.jobstate import JobState, NodeRecord
 from procession.driver.nodeevents import NodeEvents
 from procession.engines.link import Link
 from procession.engines.ownnode import numbers_of
-from procession.engines.pump import CREDIT
 from procession.engines.will import read_heir
 from procession.engines.wire import Message
 from procession.rules.jobwords import Slot
@@ -32,28 +31,14 @@ STRANGERS = 64  # connections that have not proved it yet
 
 
 class Roster:
-    """Takes node processes into `JobState.nodes`, and out. All methods are for the loop's thread.
+    """Takes node processes into `JobState.nodes`, and out. For the loop's thread."""
 
-    key: of all links. lease: seconds. encrypted: whether links must be; node processes that cannot
-    encrypt are refused.
-    """
-
-    def __init__(
-        self,
-        state: JobState,
-        listener: NodeEvents,
-        *,
-        key: bytes,
-        lease: float,
-        encrypted: bool,
-    ) -> None:
+    def __init__(self, state: JobState, listener: NodeEvents) -> None:
         self._loop = state.loop
         self._nodes = state.nodes
         self._state = state
         self._listener = listener
-        self._key = key
-        self._lease = lease
-        self._encrypted = encrypted
+        self._lease = state.lease
         self._strangers: dict[Link, float] = {}  # and node processes that were dismissed
         self._beat_at = time.monotonic()
         self._stall = (0.0, 0.0)  # the last one of this process: when it was seen, and how long
@@ -77,15 +62,6 @@ class Roster:
         if node is not None:
             node.link.send("bye", {"left": True})
             self._strangers[node.link] = time.monotonic()
-
-    def credit(self, blocks: list[tuple[object, int]]) -> None:
-        """Give node processes credit to send more output, once it is worth a message."""
-        for node, count in blocks:
-            assert isinstance(node, NodeRecord)
-            node.owed += count
-            if node.owed >= CREDIT // 4:
-                node.link.send("credit", {"bytes": node.owed})
-                node.owed = 0
 
     def close(self) -> None:
         """Close all links, without a message."""
@@ -117,9 +93,9 @@ class Roster:
             except (KeyError, ValueError, TypeError, OverflowError):
                 link.close()
 
-        reception = self._state.reception
+        key, reception = self._state.key, self._state.reception
         first = reception.trust.first if reception is not None else b""
-        link = Link(self._loop, sock, self._key, "driver", take, lambda _: self._drop(link), first)
+        link = Link(self._loop, sock, key, "driver", take, lambda _: self._drop(link), first)
         self._strangers[link] = time.monotonic()
 
     def _drop(self, stranger: Link) -> None:
@@ -174,7 +150,7 @@ class Roster:
                 f"{node.host} has procession {node.version}, and here is {__version__}: install "
                 "the same on all nodes [P212]"
             )
-        if self._encrypted and not node.link.encryption:
+        if self._state.encrypted and not node.link.encryption:
             return (
                 "links must be encrypted (--link-encryption required), which Python "
                 f"{node.python} on {node.host} cannot do: it takes 3.13 or later, and OpenSSL "

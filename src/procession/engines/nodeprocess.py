@@ -53,6 +53,7 @@ SILENT = "it does not answer"
 CONNECT_SECONDS = 30.0  # for finding the driver
 ANSWER_SECONDS = 10.0  # for its answer, when thousands of node processes come at the same time
 LAST_TRY_SECONDS = 1.0  # for a try that begins just before the time for finding it is over
+PAUSE = 0.5  # seconds between two tries to find the driver
 SURE = 1.5  # leases until both sides of a network that was cut have noticed it
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
 LAST_GRACE = 1.0  # seconds that ranks have to obey when the driver is lost
@@ -187,7 +188,9 @@ class NodeProcess:
                 break
             if own is not None and own.waits(fault):
                 break
-            self._pause(0.5)
+            again = time.monotonic() + PAUSE
+            while not self._over and (left := again - time.monotonic()) > 0:
+                self._loop.turn(left)
         if not self._over and own is not None:
             self.lost = fault or "nobody listens there"
         elif not self._over:  # else the job has ended meanwhile
@@ -197,12 +200,6 @@ class NodeProcess:
                 "another version of procession here? [P213]"
             )
         return False
-
-    def _pause(self, seconds: float) -> None:
-        passed: list[bool] = []
-        self._loop.after("pause", seconds, lambda: passed.append(True))
-        while not (passed or self._over):
-            self._loop.turn()
 
     def _introduced(self, sock: socket.socket) -> bytes:
         """Give the key of a link, from an introduction if there is one."""
