@@ -5,8 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.engines.contract": (
-            "NAMES NodeCommand EngineError INVITATION SLOT Said SlotGone choose "
-            "take_invitation"
+            "NAMES NodeCommand EngineError INVITATION SLOT Said SlotGone choose take_invitation"
         ),
         "procession.api.jobs": "make_job",
         "procession.rules.jobwords": (
