@@ -95,8 +95,7 @@ class JobState(Driver):
     address: where ranks of this attempt meet, as node 0 has chosen. active_at: when a rank anywhere
     wrote last. lost_at: when a node was lost last, in seconds, 0 for never. late: not all node
     processes came in time. reception: where they come by themselves, else None. last: the end of
-    the last attempt about which a restart was decided. follower:
-    shows their output.
+    the last attempt about which a restart was decided. follower: shows their output.
     """
 
     distant = True

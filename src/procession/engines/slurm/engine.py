@@ -99,6 +99,7 @@ class Slurm:
 
     def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:
         """Have a node process started on each node. Raises EngineError."""
+        self.check()
         self._command, self._tell = command, tell
         self._launch(self.allocation.nodes, None)
 

@@ -94,6 +94,7 @@ class SshEngine:
 
     def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:
         """Connect to all hosts at the same time. Raises EngineError."""
+        self.check()
         self._command, self._tell = command, tell
         for slot in range(self.slots):
             self._connect(slot)
