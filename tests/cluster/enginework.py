@@ -8,7 +8,7 @@ import sys
 
 from chaos.processes import command_line, parent
 from conftest import until
-from seams.jobs import EngineGone, NodeCommand, Said, SlotGone
+from seams.jobs import NodeCommand, Said, SlotGone
 from seams.slurm import Allocation, Slurm
 from support import write
 
@@ -51,13 +51,13 @@ class Ear:
         return [e for e in list(self.events) if type(e) is kind]
 
     def gone(self):
-        return {e.slot: e.why for e in self._of(SlotGone)}
+        return {e.slot: e.why for e in self._of(SlotGone) if e.slot is not None}
 
     def said(self):
         return "\n".join(e.text for e in self._of(Said))
 
     def over(self):
-        return [e.why for e in self._of(EngineGone)]
+        return [e.why for e in self._of(SlotGone) if e.slot is None]
 
 
 class NodeProcesses:

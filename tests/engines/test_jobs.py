@@ -39,7 +39,7 @@ from procession import (
     StartFailed,
     Std,
 )
-from seams.jobs import EngineGone, make_job
+from seams.jobs import SlotGone, make_job
 from support import OBEDIENT, QUICK, START_PATIENCE, alive, gone, until, write
 
 # For programs that import this module.
@@ -290,7 +290,7 @@ def test_a_stop(tmp_path):
 
 
 def gives_up(_command, tell):
-    tell(EngineGone("the allocation was revoked"))
+    tell(SlotGone(None, "the allocation was revoked"))
 
 
 def refuses(_command, _tell):
@@ -345,7 +345,7 @@ def test_strangers_at_the_door(tmp_path):
     """Whoever has not the key is not listened to, and disturbs nobody."""
     job, _ = start(hold, args=(str(tmp_path),))
     all_hold(tmp_path, 6)
-    port = job.driver._door.getsockname()[1]
+    port = job.driver.door.getsockname()[1]
     for words in (b"GET / HTTP/1.1\r\n\r\n", b"PRCSSN\0\2\0" + b"n" * 32 + b"\xff" * 100):
         with socket.create_connection(("127.0.0.1", port), 5) as stranger:
             stranger.sendall(words)

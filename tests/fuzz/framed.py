@@ -98,7 +98,7 @@ def check_invitation(given):
         take_invitation(env)
 
 
-INVITED = st.fixed_dictionaries({"at": JSON, "lease": JSON})
+INVITED = st.fixed_dictionaries({"at": JSON})
 
 
 def check_results(given):

@@ -1,7 +1,5 @@
 """What fuzzing has found, each as an input that its target must take."""
 
-import json
-
 import pytest
 from targets import TARGETS
 
@@ -13,10 +11,6 @@ FOUND = {
     "a port that is infinite": ("rendezvous", (["n", "h", "a", float("inf"), True], None)),
     "a time to wait that is no time": ("rendezvous", ([*HEIR, HUGE], None)),
     "an attempt that is infinite": ("rendezvous", (None, WILL)),
-    "a lease that is no time": (
-        "invitation",
-        (json.dumps({"at": [], "lease": HUGE}), "00", "0"),
-    ),
     "a rank of 5,000 digits": ("std", f"{LONG}:1"),
     "a count of 5,000 digits": ("xrt", {"XRT_LOCAL_WORKER": "w:1", "XRT_SHARD_WORLD_SIZE": LONG}),
     "a worker of 5,000 digits": ("pjrt", ENV),

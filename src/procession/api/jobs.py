@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from procession.agent.boot import check_python
 from procession.driver.job import LEASE, JobDriver
 from procession.driver.reception import Reception
-from procession.engines.contract import Engine, EngineError
-from procession.engines.registry import choose
+from procession.engines.contract import Engine, EngineError, EngineEvent, NodeCommand, choose
+from procession.engines.nodeprocess import NodeProcess
+from procession.engines.rendezvous.secret import Trust
+from procession.engines.rendezvous.terms import SPARES, Terms
 from procession.engines.tunnel import check
+from procession.engines.will import Will
 from procession.group.group import Group
-from procession.output.rundir import Files, directory_name, run_of
+from procession.output.rundir import Files, directory_name
 from procession.prepare.asked import asked_of
 from procession.prepare.work import Share, Work, divide
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.events import Event
 from procession.values.ranks import is_by_rank
-from procession.values.spec import make_spec
+from procession.values.spec import Spec, make_spec
 
 
 def make_job(
@@ -32,11 +37,11 @@ def make_job(
     kwargs: Mapping[Any, Any] | None = None,
     env: Mapping[Any, Any] | None = None,
     devices: str | None = None,
-    lease: float = LEASE,
+    lease: float | None = None,
     on_failure: Callable[[GroupEnd], object] | None = None,
     on_event: Callable[[Event], object] | None = None,
     control: bool | None = None,
-    link_encryption: str = "auto",
+    link_encryption: str | None = None,
     **policies: Any,
 ) -> Group:
     """Make a group on an engine that is not started yet; parameters as those of `procession.start`.
@@ -66,11 +71,11 @@ def make_job(
     return group_on(
         divide(share, nodes, whole),
         chosen,
-        lease=checked_lease(lease),
+        lease=LEASE if lease is None else checked_lease(lease),
         on_failure=on_failure,
         on_event=on_event,
         control=control,
-        link_encryption=link_encryption,
+        link_encryption=link_encryption or "auto",
     )
 
 
@@ -85,11 +90,11 @@ def group_on(
     work: Work,
     engine: Engine,
     *,
-    lease: float = LEASE,
-    on_failure: Callable[[GroupEnd], object] | None = None,
-    on_event: Callable[[Event], object] | None = None,
-    control: bool | None = None,
-    link_encryption: str = "auto",
+    lease: float,
+    on_failure: Callable[[GroupEnd], object] | None,
+    on_event: Callable[[Event], object] | None,
+    control: bool | None,
+    link_encryption: str,
     reception: Reception | None = None,
 ) -> Group:
     """Make the group of this work. reception: where node processes come by themselves.
@@ -104,26 +109,102 @@ def group_on(
     engine.check()
     called = directory_name(work.spec.name, os.environ)
     directory = Files(work.spec.logs, work.nproc, called)
-    made: list[Group] = []
     try:
         driver = JobDriver(
             work,
             engine,
             lease=lease,
             encrypted=link_encryption == "required",
-            run_id=run_of(directory.path),
             on_failure=on_failure,
-            directory=directory if directory.kept else None,
+            files=directory,
             reception=reception,
-            say=lambda text: made[0].say(f"procession: {text}"),
         )
     except BaseException:
         directory.close()
         raise
-    group = Group(driver, driver.display, directory, driver.state.run_id, control)
-    made.append(group)
-    of_job = {"engine": engine.name, "nodes": work.nodes, "restart": repr(work.restart)}
-    directory.write_run({**asked_of(work.spec, driver.state.run_id), **of_job})
+    group = Group(driver, control)
+    of_job = {"engine": engine.name, "nodes": work.nodes, "restart": repr(work.spec.restart)}
+    directory.write_run({**asked_of(work.spec, driver.run_id), **of_job})
     if on_event is not None:
         group.subscribe(on_event)
     return group
+
+
+class Launchers:
+    """The engine of a driver whose nodes come by themselves: it runs this machine's node process.
+
+    node: of this machine.
+    """
+
+    name = "rendezvous"
+
+    def __init__(self, terms: Terms, node: NodeProcess) -> None:
+        # How many may be there: those of a job, and others that wait for a place.
+        self.slots = terms.most + (SPARES if terms.number is None else 0)
+        self._node = node
+        self._thread: threading.Thread | None = None
+
+    def check(self) -> None:
+        """Find nothing: there is nothing to look at before launchers come."""
+
+    def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:
+        """Start the node process of this machine; the others come."""
+        self._thread = threading.Thread(target=self._node.run, name="procession-node", daemon=True)
+        self._thread.start()
+
+    def replace(self, slot: int) -> None:
+        """Do nothing: whoever comes next gets the place."""
+
+    def kill(self) -> None:
+        """Have the ranks of this machine ended; others end when their driver is silent."""
+        self._node.let_go()
+
+    def close(self) -> None:
+        """Wait for the node process of this machine."""
+        if self._thread is not None:
+            self._thread.join()
+
+
+def make_hosted_job(
+    spec: Spec,
+    terms: Terms,
+    door: socket.socket,
+    trust: Trust,
+    *,
+    node: NodeProcess,
+    last_words: Callable[[GroupEnd], dict[str, Any]],
+    elects: bool = False,
+    inherits: Will | None = None,
+    **options: Any,
+) -> Group:
+    """Make the job of all machines, on the one that hosts the rendezvous.
+
+    spec: what each machine runs. door: listens at the agreed port. node: of this machine.
+    last_words: what all launchers are told at the end. elects, inherits: see `Reception`.
+    options: of `group_on`.
+    """
+    work = divide(Share(_with_losses(spec)), terms.most)
+    missing = dict(enumerate(terms.together))
+    reception = Reception(door, trust, terms, missing, last_words, elects, inherits)
+    return group_on(work, Launchers(terms, node), lease=terms.lease, reception=reception, **options)
+
+
+def share_of(spec: Spec, terms: Terms) -> Spec:
+    """Give what one machine runs.
+
+    Prefixes name the machine only where the lines of all come to one console. A machine with one
+    rank has prefixes as well: what it writes is seen then.
+    """
+    own = divide(Share(_with_losses(spec)), terms.most).spec
+    if terms.starter:
+        return own
+    prefix = "[{rank}] " if spec.logs.prefix == "auto" and terms.most > 1 else spec.logs.prefix
+    return own.__replace__(logs=spec.logs.__replace__(prefix=prefix))
+
+
+def _with_losses(spec: Spec) -> Spec:
+    """Give the spec; the loss of a machine counts as any failure, where nothing else is said."""
+    restart = spec.restart
+    if restart.node_losses:
+        return spec
+    return spec.__replace__(restart=restart.__replace__(node_losses=restart.max))

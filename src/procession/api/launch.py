@@ -16,7 +16,7 @@ from procession.values.errors import GroupEnd, SpecError
 from procession.values.placement import Placement
 from procession.values.policy import Hang, Logs, Restart, Stop
 from procession.values.program import Program
-from procession.values.spec import Spec, make_spec, read_warm
+from procession.values.spec import make_spec, read_warm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,25 +218,18 @@ def _started(given: dict[str, Any]) -> Group:
         from procession.devices import deal
 
         spec = deal(spec, devices)
-    is_first = "procession.group.making" not in sys.modules
-    # An agent does not outlive the thread that has started it.
-    if is_first and threading.current_thread() is threading.main_thread():
-        return _started_early(spec, on_event, control)
-    from procession.group.making import start_spec
-
-    return start_spec(spec, on_event, control)
-
-
-def _started_early(spec: Spec, on_event: OnEvent | None, control: bool | None) -> Group:
-    """Start a group, its agent first of all."""
     from procession.agent import boot
 
-    wanted = spec.start_method == "forkserver" and not (spec.warm or spec.pass_fds)
-    early = boot.start_early() if wanted else None
+    early = None
+    if "procession.group.making" not in sys.modules:  # the first launch: its agent first of all
+        # An agent does not outlive the thread that has started it.
+        lasts = threading.current_thread() is threading.main_thread()
+        if lasts and spec.start_method == "forkserver" and not (spec.warm or spec.pass_fds):
+            early = boot.start_early()
     try:
-        from procession.group.making import start_spec
+        from procession.group.making import begin
 
-        return start_spec(spec, on_event, control)
+        return begin(spec, None, control, on_event=on_event, started=True)
     finally:
         if early is not None and early in boot.early:
             from procession.agent.pool import end_untaken
@@ -248,8 +241,6 @@ def _started_on(given: dict[str, Any]) -> Group:
     """Start a job. given: the parameters of `start_on` by name; None stands for its defaults."""
     from procession.api.jobs import make_job
 
-    links = {each: given.pop(each) for each in LINKS}
-    given |= {name: value for name, value in links.items() if value is not None}
     job = make_job(**given)
     job.start()
     try:

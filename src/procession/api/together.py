@@ -12,8 +12,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from procession.api.hosting import make_hosted_job, share_of
-from procession.api.jobs import checked_lease
+from procession.api.jobs import checked_lease, make_hosted_job, share_of
 from procession.driver.driver import MARGIN
 from procession.engines.contract import EngineError
 from procession.engines.nodeprocess import NodeProcess

@@ -27,8 +27,7 @@ from procession.cli.readers import is_number
 from procession.cli.settings import Settings
 from procession.cli.words import MEETING
 from procession.driver.job import LEASE
-from procession.engines.contract import EngineError
-from procession.engines.registry import NAMES, NO_OPTIONS
+from procession.engines.contract import NAMES, NO_OPTIONS, EngineError
 from procession.engines.rendezvous.terms import (
     PORT,
     Terms,

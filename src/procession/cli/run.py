@@ -124,7 +124,7 @@ def _run_job(
 ) -> tuple[int, dict[str, Any] | None]:
     """Run what was asked for on an engine; gives what `run_group` gives."""
     from procession.api.jobs import group_on
-    from procession.engines.registry import choose
+    from procession.engines.contract import choose
     from procession.prepare.work import Share, divide
 
     spec = request.spec
@@ -136,6 +136,7 @@ def _run_job(
             chosen.engine,
             lease=on.lease,
             link_encryption=on.link_encryption,
+            on_failure=None,
             on_event=on_event,
             control=os.environ.get(CONTROL) != "0",
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from procession.api.hosting import make_hosted_job, share_of
+from procession.api.jobs import make_hosted_job, share_of
 from procession.cli.request import OnEvent, Request
 from procession.cli.run import abort_others, conduct_job, ending, made
 from procession.cli.say import refuse, say_line, say_note

@@ -38,23 +38,31 @@ MARGIN = 15.0  # seconds beyond all deadlines of a run, for the launcher's own w
 class Driver:
     """Runs one group. `run` returns when it has ended, and `end` then says how.
 
-    started: set when the group has left its first phase, or has ended. running_since: when all
-    ranks of this attempt ran, in nanoseconds of the monotonic clock, 0 if not yet. Ranks are
-    numbered throughout the group.
+    spec: all ranks of the run. files: where events are written down, if they are kept. display:
+    shows the output of ranks. run_id: what the run is called. life: their state. stopper: who has
+    had it stopped, in words, where only the driver knows; else "". started: set when the group has
+    left its first phase, or has ended. running_since: when all ranks of this attempt ran, in
+    nanoseconds of the monotonic clock, 0 if not yet. Ranks are numbered throughout the group.
     """
 
     distant = False  # whether ranks must be asked how they are, which takes time
+    life: Any  # a Lifecycle, or that of a job
 
-    def __init__(self, spec: Spec, directory: Files | None, on_failure: Any) -> None:
-        """directory: where events are written down."""
-        self._spec = spec
+    def __init__(
+        self, spec: Spec, files: Files, display: Display, run_id: str, on_failure: Any
+    ) -> None:
+        self.spec = spec
+        self.files = files
+        self.display = display
+        self.run_id = run_id
+        self.stopper = ""
         self.end: GroupEnd | None = None
         self.started = Latch()
         self.crashed = False
-        self.journal = Journal(directory, EVENTS_OF_A_LIFE * spec.nproc)
+        self.journal = Journal(files if files.kept else None, EVENTS_OF_A_LIFE * spec.nproc)
         loop = self.loop = EventLoop()
         self.running_since = 0
-        self._directory = directory
+        self.told_signal: Callable[[int, str, bool], None] | None = None
         self._on_failure = on_failure
         # For so long its reader may take nothing of the output that is still to be shown; None: for
         # ever. The wait for it ends when a stop is asked for.
@@ -69,7 +77,7 @@ class Driver:
         if self._recovery is None:
             from procession.driver.recovery import Recovery
 
-            rules, reads = self._spec.restart, self._directory is not None
+            rules, reads = self.spec.restart, self.files.kept
             around = self._on_failure, self.loop, self.journal
             self._recovery = Recovery(rules, *around, reads=reads)
         return self._recovery
@@ -77,7 +85,7 @@ class Driver:
     @property
     def may_recover(self) -> bool:
         """Whether something is to be decided, or to be told to `on_failure`, after a failure."""
-        rules = self._spec.restart
+        rules = self.spec.restart
         return bool(rules.max or rules.node_losses or self._on_failure is not None)
 
     @property
@@ -139,14 +147,21 @@ class Driver:
 
         It gets the number, where it came, and whether it has come again.
         """
+        self.told_signal = call
+
+    def say(self, line: str) -> None:
+        """Show a line of our own; see `Group.say`."""
+        from procession.output.escape import shown
+
+        self.display.say(shown(line).encode(errors="backslashreplace") + b"\n")
 
     def drain_patiently(self) -> None:
         """Show all output at the end, however slowly it is read. To be called before `run`."""
         self._stall_seconds = None
 
-    def _drain(self, display: Display) -> list[str]:
+    def _drain(self) -> list[str]:
         """Show what is still to be shown; gives a note if the time or a stop cut it off."""
-        seconds = DRAIN_SECONDS if self._hurry else 0.0
+        display, seconds = self.display, DRAIN_SECONDS if self._hurry else 0.0
 
         def drained() -> None:
             nonlocal seconds
@@ -173,24 +188,19 @@ class Driver:
     # -- what is known, for any thread
 
     @property
-    def spec(self) -> Spec:
-        """All ranks of the run as they were asked for."""
-        return self._spec
-
-    @property
     def phase(self) -> Phase:
         """Where the group is in its life."""
         raise NotImplementedError
 
     @property
-    def stop_signal(self) -> int:
-        """By which signal ranks are, or were, asked to end."""
-        return int(self._spec.stop.signal)
+    def attempt(self) -> int:
+        """The number of the attempt, from 0."""
+        return self.life.attempt
 
     @property
-    def stopper(self) -> str:
-        """Who has had it stopped, in words, where only the driver knows; else ""."""
-        return ""
+    def stop_signal(self) -> int:
+        """By which signal ranks are, or were, asked to end."""
+        return int(self.spec.stop.signal)
 
     @property
     def hosts(self) -> list[str]:

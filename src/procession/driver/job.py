@@ -10,48 +10,38 @@ node that was lost may run for a moment longer, until its own lease ends; so no 
 within `FENCE` of a loss. What an engine says about a node process counts only until that node
 process has come: the link is quicker and more reliable.
 
-Each machine has its own clock: heartbeats show how far it is from ours (see `clocks`), and failures
+Each machine has its own clock: heartbeats show how far it is from ours (see `Clocks`), and failures
 are put in order by our clock.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
+import pickle
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 from procession.agent.boot import own_python
-from procession.driver.jobstate import JobState, interfaces_of
-from procession.driver.known import Known
+from procession.driver.jobstate import JobState, NodeRecord, interfaces_of
 from procession.driver.nodeevents import WORKING, NodeEvents
-from procession.driver.questions import Questions
-from procession.driver.reception import Reception
 from procession.driver.roster import Roster
-from procession.engines.addresses import listen, make_room, own_addresses
+from procession.engines.addresses import say_interfaces, unset
 from procession.engines.contract import (
     DRIVER,
     JOB,
     NODE_PROCESS,
-    Engine,
     EngineEvent,
+    Invitation,
     NodeCommand,
     Said,
-    SlotGone,
 )
 from procession.engines.enginethread import EngineThread
-from procession.engines.interfaces import say_interfaces, unset
-from procession.engines.invitation import Invitation
 from procession.engines.signalled import orderly_sigterm
-from procession.engines.wire import KEY_BYTES
-from procession.output.rundir import Files
-from procession.output.wiring import Display
-from procession.prepare.work import Work
-from procession.rules.joblife import JobLife
+from procession.engines.will import Will
 from procession.rules.jobwords import (
     Action,
     Deadline,
@@ -73,6 +63,7 @@ from procession.rules.jobwords import (
 from procession.rules.jobwords import Event as LifeEvent
 from procession.rules.restarting import Decision
 from procession.system.threads import Latch
+from procession.values.environment import Node
 from procession.values.errors import GroupEnd, Outcome, SpecError
 from procession.values.policy import StopRequest
 
@@ -86,77 +77,8 @@ SAID_AFTER = (5.0, 25.0, 90.0)  # seconds between two lines that nodes are missi
 BEFORE = (JobPhase.GATHERING, JobPhase.MEETING, JobPhase.STARTING)
 
 
-class JobDriver(Known):
-    """Runs a group on several machines.
-
-    directory: of its files, None for none. run_id: what the job is called. say: shows people a
-    line. reception: where nodes come by themselves. state: what is known of the job. display: shows
-    the output of ranks. questions: for node processes. node_events: hears them.
-    """
-
-    def __init__(
-        self,
-        work: Work,
-        engine: Engine,
-        *,
-        lease: float = LEASE,
-        run_id: str,
-        encrypted: bool = False,
-        on_failure: Callable[[GroupEnd], object] | None = None,
-        directory: Files | None = None,
-        reception: Reception | None = None,
-        say: Callable[[str], None],
-    ) -> None:
-        super().__init__(work.whole, directory, on_failure)
-        self.work = work
-        self.engine = engine
-        self.life = JobLife.of(
-            work.nodes,
-            max(work.nodes, engine.slots),
-            replaces=work.restart.node_losses > 0,
-            least=reception.terms.least if reception is not None else None,
-            open=reception is not None,
-            elects=reception is not None and reception.elects,
-            sealed=reception is not None and bool(reception.sealed),
-        )
-        place = directory.path if directory is not None else ""
-        self._say = say
-        around = self.journal, engine.name, run_id, place, self._announce
-        self.state = JobState(work, self.life, reception, *around)
-        self._directory = directory
-        self._lease = lease
-        self._reception = reception
-        self._key = reception.trust.key if reception is not None else secrets.token_bytes(KEY_BYTES)
-        self._delay = 0.0
-        self._stop_how: dict[str, Any] = {}
-        if reception is not None and reception.inherits is not None:
-            self.state.inherit(reception.inherits)
-            self.recovery.count(reception.inherits.restarts)
-        self._actions: deque[Action] = deque()
-        self.display = Display(work.prefixes())
-        self.display.on_shown = self._was_shown
-        try:
-            make_room(self.life.count)
-            self.display.open_consoles()
-            follower = self.display.get_follower()
-            self._addresses = own_addresses()
-            self._door = reception.door if reception is not None else listen()
-        except BaseException:
-            self.display.close()
-            self.loop.close()
-            raise
-        self.node_events = NodeEvents(self.state, self._handle, self, follower)
-        self._engine = EngineThread(engine, self.loop, self._engine_told)
-        self._roster = Roster(
-            self.loop,
-            self.state,
-            self.node_events,
-            key=self._key,
-            lease=lease,
-            encrypted=encrypted,
-        )
-        self.questions = Questions(self.loop, self._roster.tell, self._busy)
-        self.node_events.questions = self.questions
+class JobDriver(JobState):
+    """Runs a group on several machines."""
 
     # -- from other threads
 
@@ -178,19 +100,15 @@ class JobDriver(Known):
             node = None
             if rank is not None:
                 node, fields["rank"] = self.work.locate(rank)
-            for slot, at in self._busy().items():
+            for slot, at in self.busy.items():
                 if node in (None, at):
-                    self._roster.tell(slot, "signal", fields)
+                    self.tell(slot, "signal", fields)
 
         self.loop.request(take)
 
     def request_suspension(self) -> None:
         """Refuse: clocks on other machines do not stand still. Raises SpecError."""
         raise SpecError("a group on several machines cannot be suspended")
-
-    def on_signal(self, call: Callable[[int, str, bool], None]) -> None:
-        """Have `call` called with each signal that a node process got."""
-        self.node_events.on_signal = call
 
     def waited_for(self, done: Latch) -> AbstractContextManager[None]:
         """Have SIGTERM to this program stop the run first."""
@@ -200,31 +118,33 @@ class JobDriver(Known):
     @property
     def start_failed(self) -> bool:
         """Whether node processes were too few, or a rank could not be started."""
-        return self.life.missing or self.state.failed_by(Outcome.NOT_STARTED)
+        return self.life.missing or self.failed_by(Outcome.NOT_STARTED)
 
     @property
     def losses(self) -> list[str]:
         """What of output and records is lost, one line each."""
-        fault = self._directory.fault if self._directory is not None else ""
-        return [each for each in (*self.display.faults, self.journal.late, fault) if each]
-
-    def _busy(self) -> dict[int, int]:
-        """Give the slots that have ranks, with their nodes."""
-        return {slot: self.life.node_at[slot] for slot in self.life.busy}
+        faults = *self.display.faults, self.journal.late, self.files.fault
+        return [each for each in faults if each]
 
     # -- the loop
 
     def begin(self) -> None:
         """Have node processes started, and wait for them."""
-        self.state.note_phase()
+        self._delay = 0.0
+        self._stop_how: dict[str, Any] = {}
+        self._actions: deque[Action] = deque()
+        self._node_events = NodeEvents(self, self._handle)
+        self._engine = EngineThread(self.engine, self.loop, self._engine_told)
+        self._roster = Roster(self, self._node_events)
+        self.note_phase()
         self._do(self.life.begin())
-        port = self._door.getsockname()[1]
-        at = tuple((each, port) for each in self._addresses)
-        invitation = Invitation(at, self._key, self._lease, slot=0)
+        port = self.door.getsockname()[1]
+        at = tuple((each, port) for each in self.addresses)
+        invitation = Invitation(at, self.key, slot=0)
         argv = tuple(own_python(NODE_PROCESS))
-        self._roster.watch(self._door)
-        known = {JOB: self.state.run_id, DRIVER: os.uname().nodename}
-        if self._reception is not None:
+        self._roster.watch(self.door)
+        known = {JOB: self.run_id, DRIVER: os.uname().nodename}
+        if self.reception is not None:
             self._say_missing()
         self._engine.start(NodeCommand(argv, {**invitation.variables(), **known}))
 
@@ -239,7 +159,7 @@ class JobDriver(Known):
             if self.life.attempt or self.life.phase is not JobPhase.GATHERING:
                 return
             if there < needs:
-                self._announce(f"{there} of {needs} machines came; waiting for the others")
+                self.announce(f"{there} of {needs} machines came; waiting for the others")
             self._say_missing(after[1:] or after)
 
         self.loop.after("missing", after[0], say)
@@ -248,12 +168,12 @@ class JobDriver(Known):
         before, missing = (self.life.phase, self.life.attempt), self.life.missing
         actions = self.life.handle(event)
         if self.life.missing and not missing:
-            self.state.late = isinstance(event, Deadline) and event.kind is DeadlineKind.GATHER
+            self.late = isinstance(event, Deadline) and event.kind is DeadlineKind.GATHER
         if (self.life.phase, self.life.attempt) != before:
             if self.life.changed and before[0] in WORKING:
-                self.state.announce(self.state.say_change())
+                self.announce(self.say_change())
             if self.life.phase is not JobPhase.STARTING:  # it is noted when sizes are known
-                self.state.note_phase()
+                self.note_phase()
             if self.life.phase is JobPhase.RUNNING:
                 self.running_since = time.monotonic_ns()
             if self.life.phase not in BEFORE:
@@ -270,7 +190,7 @@ class JobDriver(Known):
 
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, Meet):
-            self._roster.tell(action.slot, "meet", {"attempt": self.life.attempt})
+            self.tell(action.slot, "meet", {"attempt": self.life.attempt})
         elif isinstance(action, Launch):
             self._launch(action)
         elif isinstance(action, Stop):
@@ -294,7 +214,7 @@ class JobDriver(Known):
         )
 
     def _seconds_of(self, kind: DeadlineKind) -> float:
-        stop, how, reception = self.work.spec.stop, self._stop_how, self._reception
+        stop, how, reception = self.work.spec.stop, self._stop_how, self.reception
         if kind is DeadlineKind.STOP:
             notice, grace = how.get("notice", stop.notice), how.get("grace", stop.grace)
             return notice + grace + stop.reap + MARGIN
@@ -314,60 +234,93 @@ class JobDriver(Known):
         fields = {"attempt": self.life.attempt, "kill": action.kill, "failed": action.failed}
         if self.life.isolated:
             fields["grace"] = min(LAST_GRACE, self.work.spec.stop.grace)
-        fields["hung"] = self.state.failed_by(Outcome.HUNG)
+        fields["hung"] = self.failed_by(Outcome.HUNG)
         fields |= {"cut": self._hurry, **({} if action.failed else self._stop_how)}
         for slot in action.slots:
-            self._roster.tell(slot, "stop", fields)
-
-    def _announce(self, text: str) -> None:
-        """Show people a line; where nodes have launchers of their own, on all of them."""
-        self._say(text)
-        if self._reception is not None:
-            for slot in self._roster.nodes:
-                self._roster.tell(slot, "say", {"text": text})
-
-    def _was_shown(self, blocks: list[tuple[object, int]]) -> None:
-        self.loop.request(lambda: self._roster.credit(blocks))
+            self.tell(slot, "stop", fields)
 
     # -- the engine
 
     def _engine_told(self, event: EngineEvent) -> None:
         if isinstance(event, Said):
-            self.state.said.append(event.text)
-            self.state.announce(f"{self.engine.name}: {event.text}")
+            self.said.append(event.text)
+            self.announce(f"{self.engine.name}: {event.text}")
             return
-        self.state.said.append(event.why)
-        slots = [event.slot] if isinstance(event, SlotGone) else range(self.life.count)
-        for slot in slots:
+        self.said.append(event.why)
+        for slot in range(self.life.count) if event.slot is None else (event.slot,):
             if self.life.slots[slot] is Slot.AWAITED:
                 self._handle(Happened(SlotEvent.GONE, slot))
 
     # -- an attempt
 
     def _launch(self, action: Launch) -> None:
-        state = self.state
-        nodes = [self._roster.nodes[slot] for slot in action.slots]
-        sizes = tuple(node.nproc for node in nodes) if self._reception is not None else ()
-        work = self.work = state.work = self.work.__replace__(nodes=len(nodes), sizes=sizes)
+        nodes = [self.nodes[slot] for slot in action.slots]
+        sizes = tuple(node.nproc for node in nodes) if self.reception is not None else ()
+        work = self.work = self.work.__replace__(nodes=len(nodes), sizes=sizes)
+        self.spec = work.whole
         if sizes:
             self.display.prefixes = work.prefixes()
-        state.begin_attempt(nodes, named=self._reception is not None)
-        state.note_phase()
+        self.begin_attempt(nodes, named=self.reception is not None)
+        self.note_phase()
         # An elastic job goes on with other nodes, without a restart.
         last = self.recovery.none_left and self.life.least == self.life.most
         names = interfaces_of(nodes)
         text = say_interfaces(work.spec, names, unset())
-        if text and self._reception is None and not self.life.attempt:
-            self._say(text)
-        for slot, fields, blob in state.orders(nodes, names, last=last):
-            self._roster.tell(slot, "launch", fields, blob)
-        for slot, node in self._roster.nodes.items():
+        if text and self.reception is None and not self.life.attempt:
+            self.say(f"procession: {text}")
+        for slot, fields, blob in self._orders(nodes, names, last=last):
+            self.tell(slot, "launch", fields, blob)
+        for slot, node in self.nodes.items():
             if slot not in action.slots:
-                self.node_events.is_spare(node)
+                self._node_events.is_spare(node)
+
+    def _orders(
+        self, nodes: Sequence[NodeRecord], interfaces: Sequence[str], *, last: bool
+    ) -> Iterator[tuple[int, Any, bytes]]:
+        """Give what nodes are sent when an attempt begins: slot, fields and blob of each message.
+
+        interfaces: of each node, see `interfaces`. last: whether no other attempt follows, whatever
+        happens; see `nodeprocess`.
+        """
+        work = self.work
+        heirs = [node.heir for node in nodes if node.heir is not None]
+        will = Will(tuple(heirs), self.life.attempt, self.life.regrouped).plain()
+        blobs: dict[int, bytes] = {}
+        specs = self.reception is None  # else they know what they run
+        for node, record in enumerate(nodes):
+            spec = work.of(node)
+            if specs and id(spec) not in blobs:
+                blobs[id(spec)] = pickle.dumps(spec)
+            place = Node(
+                rank=node,
+                count=work.nodes,
+                address=self.address[0],
+                port=self.address[1],
+                role=spec.node.role,
+                run_id=spec.node.run_id or self.run_id,
+                job=self.run_id,
+                attempt=self.life.attempt,
+                restarts=work.spec.restart.max,
+                regrouped=self.life.regrouped,
+                number=work.first(node) if work.sizes else None,
+                world=sum(work.sizes),
+            )
+            fields = {
+                "attempt": self.life.attempt,
+                "node": vars(place),
+                "place": os.path.join(self.place, f"node_{node}") if self.place else "",
+                "devices": work.devices,
+                "gpus": work.gpus,
+                "last": last,
+                "interface": interfaces[node],
+            }
+            if len(heirs) == len(nodes):  # all have said who they are
+                fields["will"] = will
+            yield record.slot, fields, blobs.get(id(spec), b"")
 
     def _decide(self) -> None:
-        state, attempt = self.state, self.life.attempt
-        end = state.last = state.end_of_attempt()
+        attempt = self.life.attempt
+        end = self.last = self.end_of_attempt()
         final = self.life.stop_wanted or self.life.isolated or not self.may_recover
         if final or not self.recovery.concerns(end):
             self._handle(Decided(attempt, again=False))
@@ -380,12 +333,12 @@ class JobDriver(Known):
         self._delay = max(decided.delay, self._fence())
         said = self.recovery.take(decided.__replace__(delay=self._delay), end, None)
         if said:
-            self.state.announce(said)
+            self.announce(said)
         self._handle(Decided(attempt, decided.again))
 
     def _fence(self) -> float:
         """Give the seconds until a node that was lost has certainly ended its ranks."""
-        lost_at = self.state.lost_at
+        lost_at = self.lost_at
         return max(0.0, lost_at + FENCE - time.monotonic()) if lost_at else 0.0
 
     # -- the end
@@ -393,16 +346,16 @@ class JobDriver(Known):
     def conclude(self) -> GroupEnd:
         """Show what is left to show, and say how the group ended."""
         self.journal.publish()
-        end = self.state.final_end(self.notes)
+        end = self.final_end(self.notes)
         end = end.__replace__(notes=(*end.notes, *self.journal.settle()))
         # Node processes that are lost, or have not come, may still run, or start later.
         doubtful = any(s in (Slot.AWAITED, Slot.GONE) for s in self.life.slots)
-        words = self._reception.last_words(end) if self._reception is not None else {}
-        for slot in self._roster.nodes:
+        words = self.reception.last_words(end) if self.reception is not None else {}
+        for slot in self.nodes:
             spare = bool(self.life.places) and self.life.node_of(slot) is None
-            self._roster.tell(slot, "bye", {**words, "spare": True} if spare else words)
+            self.tell(slot, "bye", {**words, "spare": True} if spare else words)
         self._farewell(doubtful)
-        return end.__replace__(notes=(*end.notes, *self._drain(self.display)))
+        return end.__replace__(notes=(*end.notes, *self._drain()))
 
     def _farewell(self, doubtful: bool) -> None:
         """Wait for node processes to leave, then have the engine give everything back.
@@ -410,18 +363,17 @@ class JobDriver(Known):
         doubtful: some node processes may be left, so the engine kills first.
         """
         over: list[bool] = []
-        seconds = self._reception.terms.close if self._reception is not None else FAREWELL
+        seconds = self.reception.terms.close if self.reception is not None else FAREWELL
         self.loop.after("farewell", seconds, lambda: over.append(True))
-        while self._roster.nodes and not over:
+        while self.nodes and not over:
             self.loop.turn()
-        self.state.said += self._engine.finish(kill=doubtful or bool(self._roster.nodes))
+        self.said += self._engine.finish(kill=doubtful or bool(self.nodes))
 
     def close(self) -> None:
         """Give everything back."""
         self._roster.close()
-        self._door.close()
+        self.door.close()
         self.display.close()
         self._engine.close()
         super().close()
-        if self._directory is not None:
-            self._directory.close()
+        self.files.close()

@@ -1,4 +1,4 @@
-"""The end of a job, put together from the reports of its node processes."""
+"""The ranks of a job and their end, put together from what its node processes report."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from procession.driver.clocks import Clocks
+from procession.explain.report import what_happened
 from procession.explain.stacks import merge, text
+from procession.prepare.work import Work
+from procession.rules.tables import Ended
 from procession.values.base import Record
 from procession.values.errors import GroupEnd, Outcome, RankEnd
 from procession.values.exit import Exit
@@ -17,6 +19,35 @@ TIMES = ("started_at", "beat_at")  # of a rank, in seconds since 1970
 SEEN_LATE = 50_000_000  # ns
 PLACES = ("waits in ", "is in ", "is at ")  # how descriptions of stacks begin
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+NOTHING_KNOWN: Mapping[str, Any] = {
+    "pid": None, "state": "PENDING", "started_at": None, "exit": None, "ended": None,
+    "failed": False, "last_line": "", "beats": 0, "beat_at": None, "step": None,
+    "total": None, "fields": {},
+}  # fmt: skip
+
+
+class Clocks:
+    """The difference of another machine's monotonic clock and ours, in nanoseconds.
+
+    Each heartbeat goes there and back, and brings the time of the other clock. The quickest round
+    trip so far gives the difference, to within half of its duration (as in RFC 5905, section 8, but
+    with two times instead of four, since the answer is given at once).
+    """
+
+    def __init__(self) -> None:
+        self.quickest = 0  # duration of the best round trip; 0: there was none
+        self._offset = 0
+
+    def take(self, sent: int, theirs: int, received: int) -> None:
+        """Take a round trip: when it began and ended here, and the time there in between."""
+        took = received - sent
+        if took > 0 and (not self.quickest or took < self.quickest):
+            self.quickest = took
+            self._offset = theirs - (sent + received) // 2
+
+    def ours(self, theirs: int) -> int:
+        """Give our time for a time there; 0, which stands for no time, stays 0."""
+        return theirs - self._offset if theirs else 0
 
 
 class NodePart(Record):
@@ -59,6 +90,11 @@ class NodePart(Record):
             for rank in look["ranks"]
         ]
         return ahead
+
+    @property
+    def failure(self) -> RankEnd | None:
+        """Its first failure, as far as it is known."""
+        return next(iter(self.end.failures), None) if self.end is not None else self.failed
 
     @property
     def place(self) -> str:
@@ -209,3 +245,34 @@ def _blame_the_odd_one(
         *(e for e in ended if e.rank != cause.rank),
         *(e.__replace__(outcome=Outcome.SIGNALLED, message="") for e in waited),
     ]
+
+
+def ranks_of(parts: Sequence[NodePart], work: Work) -> list[dict[str, Any]]:
+    """Give the ranks of all nodes, with their numbers in the job; keys as `Group.look` has them.
+
+    Besides, host: the name of the machine.
+    """
+    found: list[dict[str, Any]] = []
+    for node in range(work.nodes):
+        part = parts[node] if node < len(parts) else None
+        known = {int(rank["rank"]): rank for rank in part.looked} if part is not None else {}
+        for local in range(work.size(node)):
+            rank = {**NOTHING_KNOWN, **known.get(local, {})}
+            if part is not None and part.lost and part.end is None:
+                rank |= {"state": "LOST", "exit": "its node is lost", "ended": Ended.LOST.name}
+            host = part.host if part is not None else ""
+            found.append({**rank, "rank": work.first(node) + local, "host": host})
+    return found
+
+
+def cause_of(parts: Sequence[NodePart]) -> str | None:
+    """Say what failed first, as far as it is known; None if nothing has."""
+    failures: list[tuple[int, str]] = []
+    for part in parts:
+        end = part.failure
+        if end is not None:
+            at = part.clocks.ours(end.happened_at)
+            failures.append((at, f"rank {part.first + end.rank} {what_happened(end)}"))
+        elif part.lost:
+            failures.append((part.lost_at, f"node {part.node} was lost: {part.lost}"))
+    return min(failures)[1] if failures else None

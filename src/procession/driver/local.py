@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from procession.prepare.results import Body
+    from procession.rules.lifecycle import Lifecycle
     from procession.rules.restarting import Decision
 
     T = TypeVar("T")
@@ -38,14 +39,16 @@ LOAD_SECONDS = 0.05  # many short runs are over by then
 class LocalDriver(Driver):
     """Runs a group on this machine. machine: its ranks."""
 
+    life: Lifecycle
+
     def __init__(self, spec: Spec, jobs: RankJobs, server: Agent) -> None:
-        run_dir = jobs.resources.run_dir
-        directory = run_dir if run_dir.kept else None
-        super().__init__(spec, directory, spec.on_failure)
+        resources = jobs.resources
+        around = resources.run_dir, resources.streams, resources.run_id, spec.on_failure
+        super().__init__(spec, *around)
         journal = self.journal
-        around = journal.note, journal.publish, journal.disk, journal.handlers
-        machine = self.machine = Machine(spec, jobs, server, self.loop, self, *around)
-        self._life, self._noted = machine.life, machine.life.phase
+        events = journal.note, journal.publish, journal.disk, journal.handlers
+        machine = self.machine = Machine(spec, jobs, server, self.loop, self, *events)
+        self.life, self._noted = machine.life, machine.life.phase
         self._between: Phase | None = None  # what follows the end of an attempt, if not the end
         self._restarting = ""  # in words
         self._notes: list[str] = []  # for the report
@@ -93,12 +96,7 @@ class LocalDriver(Driver):
     @property
     def phase(self) -> Phase:
         """Where the group is in its life."""
-        return Phase.FAILED if self.crashed else self._between or self._life.phase
-
-    @property
-    def attempt(self) -> int:
-        """The number of the attempt, from 0."""
-        return self._life.attempt
+        return Phase.FAILED if self.crashed else self._between or self.life.phase
 
     @property
     def stop_signal(self) -> int:
@@ -108,7 +106,7 @@ class LocalDriver(Driver):
     @property
     def start_failed(self) -> bool:
         """Whether the group does not work because a rank could not be started."""
-        failed = any(rank.start_failed for rank in self._life.ranks)
+        failed = any(rank.start_failed for rank in self.life.ranks)
         return failed and self.phase is not Phase.RUNNING
 
     def pids(self) -> dict[int, int]:
@@ -117,7 +115,7 @@ class LocalDriver(Driver):
 
     def exit_of(self, rank: int) -> Exit | None:
         """Give the exit status of a rank, None while it has not exited."""
-        states = self._life.ranks
+        states = self.life.ranks
         if not states or states[rank].state is not Worker.EXITED:
             return None
         record = self.machine.records[rank]
@@ -172,21 +170,21 @@ class LocalDriver(Driver):
         """Take an event that was passed to the rules."""
         if isinstance(event, StopWanted) and self._between is not None:
             self._stop_between()
-        if self._between is None and self._life.phase is not self._noted:
-            single, follows = self._life.single, self._life.may_be_followed
+        if self._between is None and self.life.phase is not self._noted:
+            single, follows = self.life.single, self.life.may_be_followed
             if self.may_recover and follows and not single:
                 self._between = Phase.SWEEPING
-                self.machine.resources.streams.drain(DRAIN_SECONDS)
+                self.display.drain(DRAIN_SECONDS)
                 self.decide(self.machine.outcomes.of_group, self._follow)
             else:
                 self._note_phase()
 
     def asked(self, rank: int, attempt: int) -> None:
         """Decide whether a single rank starts again."""
-        self._life.ranks[rank].awaited = True
+        self.life.ranks[rank].awaited = True
 
         def answer(end: GroupEnd, decided: Decision) -> None:
-            if self._life.phase in (Phase.STARTING, Phase.RUNNING) and not self._life.stop_wanted:
+            if self.life.phase in (Phase.STARTING, Phase.RUNNING) and not self.life.stop_wanted:
                 said = self.recovery.take(decided, end, rank)
                 self.machine.answer(rank, attempt, decided.again, decided.delay, said)
 
@@ -212,7 +210,7 @@ class LocalDriver(Driver):
             self._prepare()
         detail, facts = "", NO_FACTS
         if phase is Phase.STARTING:
-            facts = facts_of_start(self.spec, self.machine.resources.run_id)
+            facts = facts_of_start(self.spec, self.run_id)
         elif phase is Phase.BACKOFF:
             detail = self._restarting
         elif phase is Phase.FAILED:
@@ -245,7 +243,7 @@ class LocalDriver(Driver):
 
     def _stop_between(self) -> None:
         """End here, though another attempt might follow: a stop is wanted."""
-        self._life.stop_wanted = True
+        self.life.stop_wanted = True
         self._goes_no_further()
 
     def _goes_no_further(self) -> None:
@@ -263,8 +261,8 @@ class LocalDriver(Driver):
         does not wait for it, and a run of weeks can still explain itself when this package was
         replaced meanwhile.
         """
-        wait, stacks = LOAD_SECONDS, self._spec.hang.stacks and self._spec.is_python
-        if self.machine.life.failures:
+        wait, stacks = LOAD_SECONDS, self.spec.hang.stacks and self.spec.is_python
+        if self.life.failures:
             wait, stacks = 0.0, False  # they have been taken by now
         self.loop.after(load_words, wait, lambda: load_words(stacks))
 
@@ -275,11 +273,11 @@ class LocalDriver(Driver):
         self.machine.link.leave()
         for kind in DeadlineKind:
             self.loop.cancel(kind)
-        notes = [*self.notes, *self._notes, *self._drain(self.machine.resources.streams)]
+        notes = [*self.notes, *self._notes, *self._drain()]
         notes += self.machine.notes
         notes += self.journal.settle()
-        if self.machine.resources.run_dir.kept:
-            self.journal.on_disk("looking at", self.machine.resources.run_dir.check)
+        if self.files.kept:
+            self.journal.on_disk("looking at", self.files.check)
         notes += self.losses
         return self._with_files(lambda read: self.machine.end(notes, read=read))
 
@@ -288,7 +286,7 @@ class LocalDriver(Driver):
 
         It waits. To be used when no rank is there any more.
         """
-        if not self.machine.resources.run_dir.kept:
+        if not self.files.kept:
             return call(True)
         found: list[T] = []
         read = self.journal.on_disk("reading", lambda: found.append(call(True)))

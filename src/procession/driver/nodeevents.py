@@ -7,16 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from procession.driver.driver import Driver
 from procession.driver.jobend import NodePart, ended_unasked, of_job
 from procession.driver.jobstate import JobState, NodeRecord
-from procession.driver.questions import Questions
 from procession.engines.plain import group_end, rank_end
 from procession.engines.tunnel import possible
 from procession.engines.wire import Message
 from procession.explain.facts import facts_of_failure
 from procession.machine.machine import KINDS
-from procession.output.follow import Follower
 from procession.prepare.results import permitted
 from procession.rules.jobwords import (
     Event,
@@ -34,7 +31,6 @@ from procession.values.exit import Exit, signal_name
 
 NOT_ENCRYPTED = "authenticated, not encrypted"
 LEAVING = (signal.SIGTERM, signal.SIGINT)  # what takes one node out of an elastic job
-SHOWN_STRAYS = 4
 EVENTS = {*KINDS.values(), "lost", "restarting"}  # of ranks
 WORKING = (JobPhase.STARTING, JobPhase.RUNNING)
 
@@ -42,53 +38,23 @@ WORKING = (JobPhase.STARTING, JobPhase.RUNNING)
 class NodeEvents:
     """Takes what node processes send, as a `Roster` tells it. For the thread of the loop.
 
-    handle: takes events of the job's life. questions: to be set. Where nodes come by
-    themselves, nothing that they send is unpickled. on_signal: to be called with each
-    signal that a node process got, and which one; without it, SIGTERM stops the job.
+    handle: takes events of the job's life. Where nodes come by themselves, nothing that they send
+    is unpickled.
     """
 
-    questions: Questions
-
-    def __init__(
-        self,
-        state: JobState,
-        handle: Callable[[Event], None],
-        driver: Driver,
-        follower: Follower,
-    ) -> None:
-        self.on_signal: Callable[[int, str, bool], None] | None = None
+    def __init__(self, state: JobState, handle: Callable[[Event], None]) -> None:
         self._state = state
         self._life = state.life
         self._handle = handle
-        self._driver = driver
-        self._follower = follower
-        self._strays = set[str]()  # the addresses of those who were sent away
 
     # -- coming and going
-
-    def expects(self, slot: int) -> bool:
-        """Tell whether a node process may come to this slot."""
-        life = self._life
-        there = 0 <= slot < life.count and not life.phase.final
-        return there and life.slots[slot] is Slot.AWAITED
-
-    def seat(self) -> int:
-        """Give a slot for a node process that has none yet, -1 if all are taken."""
-        slots = self._life.slots
-        return next((n for n, state in enumerate(slots) if state is Slot.AWAITED), -1)
-
-    def objection(self, greeting: dict[str, Any]) -> str:
-        """Say why a node process that greets so cannot be taken, "" if it can."""
-        return (
-            self._state.reception.object_to(greeting) if self._state.reception is not None else ""
-        )
 
     def joined(self, node: NodeRecord) -> None:
         """Take note that a node process is there."""
         state, encryption = self._state, node.link.encryption
-        state.hosts[node.slot] = node.host
+        state.machines[node.slot] = node.host
         if node.heir is not None:
-            inherits = self._state.reception.inherits if self._state.reception is not None else None
+            inherits = state.reception.inherits if state.reception is not None else None
             if inherits is not None and node.heir.name in (h.name for h in inherits.world):
                 state.lost_at = max(state.lost_at, time.monotonic() + node.heir.wait)
                 self._life.take_vote(node.slot)
@@ -119,27 +85,17 @@ class NodeEvents:
         An engine has started it for its slot, which has none now. Where nodes come by themselves,
         the slot is free for another one, if one may come.
         """
-        self._state.said.append(why)
-        self._state.announce(why)
-        another = self._state.reception is not None and not self._state.reception.sealed
+        state = self._state
+        state.said.append(why)
+        state.announce(why)
+        another = state.reception is not None and not state.reception.sealed
         if not another and self._life.slots[node.slot] is Slot.AWAITED:
             self._handle(Happened(SlotEvent.GONE, node.slot))
-
-    def strayed(self, address: str) -> None:
-        """Say that somebody came who does not have the key, where it may be one that is missing."""
-        if self._state.reception is None or self._life.attempt or address in self._strays:
-            return
-        if len(self._strays) < SHOWN_STRAYS:
-            self._strays.add(address)
-            self._state.announce(
-                f"a launcher on {address} was sent away: its job has another id or secret, or is "
-                "another user's"
-            )
 
     def lost(self, node: NodeRecord, why: str) -> None:
         """Take note that a node process is gone, or unreachable."""
         state, slot = self._state, node.slot
-        self.questions.gone(slot)
+        state.drop_questions(slot)
         node_rank = self._life.node_of(slot)
         if node_rank is not None and self._life.slots[slot] is Slot.BUSY:
             part = state.parts[node_rank]
@@ -158,11 +114,11 @@ class NodeEvents:
             if fields.get("active"):
                 state.active_at = max(state.active_at, node.clocks.ours(int(fields["active"])))
         elif message.kind == "log":
-            self._follower.show(int(fields["stream"]), bytes(message.blob), node)
+            state.follower.show(int(fields["stream"]), bytes(message.blob), node)
         elif message.kind == "leaving":
             node.link.lose(_why_left(fields))
         elif message.kind == "answer":
-            self.questions.take(slot, fields)
+            state.take_answer(slot, fields)
         elif message.kind == "signal":
             self._signalled(node, int(fields["number"]), bool(fields.get("again")))
         elif fields.get("attempt") == self._life.attempt:
@@ -187,14 +143,14 @@ class NodeEvents:
         elif message.kind == "asked":
             self._decide_for_rank(node, part, fields)
         elif message.kind == "value":
-            if self._state.reception is None and permitted(state.work.spec.program)["pickles"]:
+            if state.reception is None and permitted(state.work.spec.program)["pickles"]:
                 part.values[int(fields["rank"])] = message.blob
         elif message.kind == "ended":
             part.end, part.failed = group_end(fields["end"]), None
             part.state = str(fields["state"])
             part.stacks = fields["stacks"]
             part.take_look(fields["looked"])
-            part.errors = fields["told"] if self._state.reception is None else {}
+            part.errors = fields["told"] if state.reception is None else {}
             if not (self._life.stop_wanted or self._life.phase is JobPhase.STOPPING):
                 part.end = ended_unasked(part.end)
             ok = part.state in ("SUCCEEDED", "STOPPED") and not part.end.failures
@@ -235,14 +191,14 @@ class NodeEvents:
         def done(end: GroupEnd, decided: Decision) -> None:
             if not works():
                 return
-            said = self._driver.recovery.take(decided, end, failed.rank)
+            said = state.recovery.take(decided, end, failed.rank)
             if said:
                 state.announce(said)
             answer = {"again": decided.again, "delay": decided.delay, "said": said}
             node.link.send("decided", {"attempt": attempt, **asked, **answer})
 
         if works():
-            self._driver.recovery.decide(lambda: whole, 0, failed.rank, done)
+            state.recovery.decide(lambda: whole, 0, failed.rank, done)
 
     def _signalled(self, node: NodeRecord, number: int, again: bool) -> None:
         state = self._state
@@ -254,8 +210,8 @@ class NodeEvents:
         if number in LEAVING and self._life.can_spare(node.slot):
             self._handle(Leaves(node.slot))
             return
-        if self.on_signal is not None:
-            self.on_signal(number, f"the node process on {node.host}", again)
+        if state.told_signal is not None:
+            state.told_signal(number, f"the node process on {node.host}", again)
         elif again:
             state.note_stopper(number, node.host)
             self._handle(StopWanted(kill=True))

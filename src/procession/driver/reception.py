@@ -44,8 +44,7 @@ class Reception(Record):
         return f"{self.terms.starter} {NOT_AGAIN}" if self.terms.starter else ""
 
     def object_to(self, greeting: Any) -> str:
-        """Take note of a launcher that comes; gives why it cannot be taken, "" if it can."""
-        self.missing.pop(greeting["slot"], None)
+        """Say why a launcher that greets so cannot be taken, "" if it can."""
         nproc, *asked = (int(greeting[name]) for name in ("nproc", "least", "most"))
         who, here, terms = str(greeting["host"]), self.terms.at, self.terms
         if asked != [terms.least, terms.most]:

@@ -10,20 +10,19 @@ it sends something that cannot be read.
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import time
+from functools import partial
 from typing import Any
 
-from procession.driver.clocks import Clocks
+from procession.driver.jobend import Clocks
 from procession.driver.jobstate import JobState, NodeRecord
 from procession.driver.nodeevents import NodeEvents
 from procession.engines.link import Link
-from procession.engines.numbers import numbers_of
-from procession.engines.pump import CREDIT
+from procession.engines.ownnode import numbers_of
 from procession.engines.will import read_heir
-from procession.engines.wire import NO_KEY, Message
-from procession.system.eventloop import EventLoop
+from procession.engines.wire import Message
+from procession.rules.jobwords import Slot
 from procession.values.version import __version__
 
 BEATS = 5  # in one lease
@@ -32,29 +31,14 @@ STRANGERS = 64  # connections that have not proved it yet
 
 
 class Roster:
-    """The node processes that are there, by slot. All methods are for the loop's thread.
+    """Takes node processes into `JobState.nodes`, and out. For the loop's thread."""
 
-    key: of all links. lease: seconds. encrypted: whether links must be; node processes that cannot
-    encrypt are refused.
-    """
-
-    def __init__(
-        self,
-        loop: EventLoop,
-        state: JobState,
-        listener: NodeEvents,
-        *,
-        key: bytes,
-        lease: float,
-        encrypted: bool,
-    ) -> None:
-        self.nodes: dict[int, NodeRecord] = {}
-        self._loop = loop
+    def __init__(self, state: JobState, listener: NodeEvents) -> None:
+        self._loop = state.loop
+        self._nodes = state.nodes
         self._state = state
         self._listener = listener
-        self._key = key
-        self._lease = lease
-        self._encrypted = encrypted
+        self._lease = state.lease
         self._strangers: dict[Link, float] = {}  # and node processes that were dismissed
         self._beat_at = time.monotonic()
         self._stall = (0.0, 0.0)  # the last one of this process: when it was seen, and how long
@@ -65,46 +49,25 @@ class Roster:
         self._loop.watch(door.fileno(), lambda: self._accept(door))
         self._look()
 
-    def tell(self, slot: int, kind: str, fields: dict[str, Any], blob: bytes = b"") -> None:
-        """Send a message; a node process that is gone gets none."""
-        node = self.nodes.get(slot)
-        if node is not None:
-            node.link.send(kind, fields, blob)
-
     def drop(self, slot: int, why: str) -> None:
         """Give a node process up as lost."""
-        node = self.nodes.get(slot)
+        node = self._nodes.get(slot)
         if node is not None:
             node.link.close()
             self._lose(node, why)
 
     def dismiss(self, slot: int) -> None:
         """Let a node process go that is to leave."""
-        node = self.nodes.pop(slot, None)
+        node = self._nodes.pop(slot, None)
         if node is not None:
             node.link.send("bye", {"left": True})
             self._strangers[node.link] = time.monotonic()
-            node.link.on_message(lambda _: None)
-
-            def gone(_: str) -> None:
-                self._strangers.pop(node.link, None)
-
-            node.link.on_lost(gone)
-
-    def credit(self, blocks: list[tuple[object, int]]) -> None:
-        """Give node processes credit to send more output, once it is worth a message."""
-        for node, count in blocks:
-            assert isinstance(node, NodeRecord)
-            node.owed += count
-            if node.owed >= CREDIT // 4:
-                node.link.send("credit", {"bytes": node.owed})
-                node.owed = 0
 
     def close(self) -> None:
         """Close all links, without a message."""
-        for link in [*(a.link for a in self.nodes.values()), *self._strangers]:
+        for link in [*(a.link for a in self._nodes.values()), *self._strangers]:
             link.close()
-        self.nodes.clear()
+        self._nodes.clear()
         self._strangers.clear()
 
     # -- coming
@@ -118,8 +81,8 @@ class Roster:
             self._greet(sock)
 
     def _greet(self, sock: socket.socket) -> None:
-        if len(self._strangers) + len(self.nodes) >= STRANGERS + self._state.life.count:
-            next(iter(self._strangers)).lose("others came")
+        if len(self._strangers) + len(self._nodes) >= STRANGERS + self._state.life.count:
+            self._drop(next(iter(self._strangers)))
         link: Link
         address, reached = _address(sock), str(sock.getsockname()[0]).removeprefix("::ffff:")
 
@@ -130,20 +93,22 @@ class Roster:
             except (KeyError, ValueError, TypeError, OverflowError):
                 link.close()
 
-        def lost(why: str) -> None:
-            self._strangers.pop(link, None)
-            if why == NO_KEY:
-                self._listener.strayed(address)
-
-        reception = self._state.reception
+        key, reception = self._state.key, self._state.reception
         first = reception.trust.first if reception is not None else b""
-        link = Link(self._loop, sock, self._key, "driver", take, lost, first)
+        link = Link(self._loop, sock, key, "driver", take, lambda _: self._drop(link), first)
         self._strangers[link] = time.monotonic()
+
+    def _drop(self, stranger: Link) -> None:
+        self._strangers.pop(stranger, None)
+        stranger.close()
 
     def _join(self, link: Link, message: Message, peer: str, reached: str) -> None:
         slot = int(message.fields["slot"])
-        slot = self._listener.seat() if slot < 0 else slot
-        if message.kind != "hello" or slot in self.nodes or not self._listener.expects(slot):
+        life, reception = self._state.life, self._state.reception
+        if slot < 0:  # it has none yet
+            slot = next((n for n, state in enumerate(life.slots) if state is Slot.AWAITED), slot)
+        awaited = 0 <= slot < life.count and life.slots[slot] is Slot.AWAITED
+        if message.kind != "hello" or not awaited or life.phase.final:
             link.send("bye", {"later": True})
             link.close()
             return
@@ -162,44 +127,43 @@ class Roster:
             reached=reached,
             interface=str(message.fields.get("interface", "")),
         )
-        why = self._refusal(node)
-        if not why:
-            why = self._listener.objection(message.fields)
-        else:
-            with contextlib.suppress(KeyError, ValueError, TypeError):  # of another version
-                self._listener.objection(message.fields)  # it takes note of who came
+        if reception is not None:
+            reception.missing.pop(slot, None)
+        why = self._refusal(node, message.fields)
         if why:
             link.send("bye", {"why": why})
             link.close()
             self._listener.refused(node, why)
             return
-        self.nodes[slot] = node
-        link.on_message(lambda m: self._take(node, m))
-        link.on_lost(lambda why: self._lose(node, why))
-        own = self._state.reception is not None  # its launcher has some of its own
-        numbers = numbers_of(self._state.work.spec) if own else {}
+        self._nodes[slot] = node
+        link.take, link.lost = partial(self._take, node), partial(self._lose, node)
+        # The launcher of one that comes by itself has some of its own.
+        numbers = numbers_of(self._state.work.spec) if reception is not None else {}
         link.send("welcome", {"lease": self._lease, "numbers": numbers})
         link.send("beat", self._beating())
         self._listener.joined(node)
 
-    def _refusal(self, node: NodeRecord) -> str:
+    def _refusal(self, node: NodeRecord, greeting: dict[str, Any]) -> str:
         """Say why a node process cannot be taken, "" if it can."""
         if node.version != __version__:
             return (
                 f"{node.host} has procession {node.version}, and here is {__version__}: install "
                 "the same on all nodes [P212]"
             )
-        if self._encrypted and not node.link.encryption:
+        if self._state.encrypted and not node.link.encryption:
             return (
                 "links must be encrypted (--link-encryption required), which Python "
                 f"{node.python} on {node.host} cannot do: it takes 3.13 or later, and OpenSSL "
                 "with TLS-PSK [P215]"
             )
-        return ""
+        reception = self._state.reception
+        return reception.object_to(greeting) if reception is not None else ""
 
     # -- being there
 
     def _take(self, node: NodeRecord, message: Message) -> None:
+        if self._nodes.get(node.slot) is not node:
+            return  # it was dismissed
         try:
             if message.kind == "pulse":
                 at, own = int(message.fields["at"]), int(message.fields["own"])
@@ -218,25 +182,25 @@ class Roster:
         if stalled:
             self._stall = (now, now - self._beat_at)
         self._beat_at = now
-        for slot, node in list(self.nodes.items()):
+        for slot, node in list(self._nodes.items()):
             if now - node.link.heard_at > self._lease:
                 node.link.look()  # which reads what came while others kept us busy
             silent = now - node.link.heard_at
             # If this process itself was stopped, what came meanwhile is read first.
-            if silent > self._lease and not stalled and self.nodes.get(slot) is node:
+            if silent > self._lease and not stalled and self._nodes.get(slot) is node:
                 self.drop(slot, f"it has said nothing for {silent:.1f} s")
             else:
                 node.link.send("beat", self._beating())
         for link, since in list(self._strangers.items()):
-            if now - since > GREETING:
-                link.lose("it said nothing")
+            if link.closed or now - since > GREETING:
+                self._drop(link)
         self._loop.after("beat", self._lease / BEATS, self._look)
 
     # -- going
 
     def _lose(self, node: NodeRecord, why: str) -> None:
-        if self.nodes.get(node.slot) is node:
-            del self.nodes[node.slot]
+        if self._nodes.get(node.slot) is node:
+            del self._nodes[node.slot]
             self._listener.lost(node, f"{why}{self._own_part()}")
 
     def _own_part(self) -> str:

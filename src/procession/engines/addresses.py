@@ -1,4 +1,7 @@
-"""Where node processes find their driver: the addresses of this machine, and a port."""
+"""The addresses of this machine, a port where node processes find their driver, and interfaces.
+
+Libraries must be told by which network interface each machine reaches the others.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ import fcntl
 import os
 import socket
 import struct
+from collections.abc import Iterable
 
 from procession.values.errors import SpecError
+from procession.values.spec import Spec
 
 ADDRESS = "PROCESSION_DRIVER_ADDRESS"  # set by users who know where node processes reach the driver
+NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")  # of interfaces
 SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 BACKLOG = 4096
 SPARE = 256  # descriptors for all but the links to node processes
@@ -84,3 +90,39 @@ def of_interfaces() -> list[tuple[str, str]]:
                 continue  # it has no IPv4 address
             found.append((name, socket.inet_ntoa(answer[20:24])))
     return found
+
+
+def interface_of(address: str) -> str:
+    """Give the interface that has an address; "" for none, and for the loopback interface."""
+    address = address.removeprefix("::ffff:").partition("%")[0]
+    if ":" not in address:
+        names = [name for name, own in of_interfaces() if own == address != "127.0.0.1"]
+        return names[0] if names else ""
+    try:
+        wanted = socket.inet_pton(socket.AF_INET6, address).hex()
+        with open("/proc/net/if_inet6") as f:
+            rows = [line.split() for line in f]
+    except OSError:
+        return ""
+    names = [row[5] for row in rows if row[0] == wanted and row[5] != "lo"]
+    return names[0] if names else ""
+
+
+def with_interface(spec: Spec, name: str) -> Spec:
+    """Have ranks use an interface, by those variables that are not set on their machine."""
+    given = {each: name for each in unset() if name}
+    return spec.__replace__(env=tuple({**given, **own} for own in spec.env))
+
+
+def say_interfaces(spec: Spec, names: Iterable[str], unset: Iterable[str]) -> str:
+    """Say what ranks use, "" for nothing."""
+    found = sorted({*names} - {""})
+    given = [each for each in unset if any(each not in own for own in spec.env)]
+    if not found or not given:
+        return ""
+    return f"machines reach each other by {', '.join(found)}, as is set in {', '.join(given)}"
+
+
+def unset() -> list[str]:
+    """Give those of the variables that are not set in this process."""
+    return [each for each in NAMES if each not in os.environ]

@@ -11,11 +11,11 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from procession.engines.contract import EngineError
 from procession.system.eventloop import EventLoop
-from procession.system.threads import Errands
 
 ADDRESS_SECONDS = 3.0  # for one address of a machine
 
@@ -76,20 +76,9 @@ def look_up(host: str, seconds: float) -> list[Any]:
 
     A signal whose handler raises ends it at once.
     """
-    found: list[Any] = []
-
-    def work() -> None:
-        try:
-            found.extend(socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM))
-        except (OSError, UnicodeError):
-            pass  # there is none
-
-    errands = Errands("procession-name")
+    loop = EventLoop()
     try:
-        if not errands.wait("looking up a name", work, seconds):
-            raise TimeoutError(
-                f"no name server says within {seconds:.1f} s which machine {host} is"
-            )
+        look = partial(socket.getaddrinfo, host, 9, type=socket.SOCK_DGRAM)
+        return waited(loop, look, seconds, lambda: False)
     finally:
-        errands.end()
-    return found
+        loop.close()

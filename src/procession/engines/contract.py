@@ -2,17 +2,24 @@
 
 An engine is no driver. It allocates nodes, starts node processes, and kills them as a last
 resort. What happens to ranks is reported by node processes over their links (see `nodeprocess`),
-never by an engine.
+never by an engine. Where its driver is, and the key of the job, a node process reads from
+its environment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+import json
+from collections.abc import Callable, Mapping, MutableMapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from procession.prepare.work import Share
 from procession.values.base import Value
-from procession.values.errors import ProcessionError
+from procession.values.errors import ProcessionError, SpecError
+
+NAMES = ("slurm", "ray", "ssh")
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 # Variables that a node process reads, and removes before it starts anything.
 INVITATION = "PROCESSION_AGENT"  # JSON: where its driver is
@@ -59,19 +66,13 @@ class Said(Value):
 
 
 class SlotGone(Value):
-    """A slot has no node process any more. why: in words."""
+    """A slot has no node process any more, and none comes. slot: None for all. why: in words."""
 
-    slot: int
+    slot: int | None
     why: str
 
 
-class EngineGone(Value):
-    """No node process will come any more, and those that came go. why: in words."""
-
-    why: str
-
-
-EngineEvent = Said | SlotGone | EngineGone
+EngineEvent = Said | SlotGone
 
 
 class Chosen(Value):
@@ -122,3 +123,63 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give everything back; nothing that it started is left then."""
+
+
+def choose(
+    name: str,
+    share: Share,
+    nodes: int | None,
+    spares: int = 0,
+    options: Mapping[str, str] = NO_OPTIONS,
+) -> Chosen:
+    """Give the engine of this name for what each node is to run.
+
+    nodes: how many are asked for; None: as many as the engine has. spares: how many more are held
+    ready. options: of the engine's own. Raises SpecError, and EngineError for an engine that is
+    not there.
+    """
+    if nodes is not None and (type(nodes) is not int or nodes < 1):
+        raise SpecError(f"nnodes must be a count of 1 or more, not {nodes!r}")
+    if name not in NAMES:
+        raise SpecError(f"there is no engine {name!r}; there are {', '.join(NAMES)}")
+    module: Any = import_module(f"procession.engines.{name}.engine")
+    return module.choose(share, nodes, spares, options)
+
+
+class Invitation(Value):
+    """What a node process has to know when it starts.
+
+    at: addresses of the driver, as (host, port). key: shared with it. slot: this node process's.
+    on_stdin: whether it ends with its standard input. copied: the driver's directory, if this node
+    process was started in a copy of it, else "".
+    """
+
+    at: tuple[tuple[str, int], ...]
+    key: bytes
+    slot: int
+    on_stdin: bool = False
+    copied: str = ""
+
+    def __repr__(self) -> str:
+        """Show no key: it could come into a log, or a traceback with the values of variables."""
+        return f"Invitation(at={self.at!r}, slot={self.slot})"
+
+    def variables(self) -> dict[str, str]:
+        """Give the variables for a node process, without its slot."""
+        return {INVITATION: json.dumps({"at": self.at}), KEY: self.key.hex()}
+
+
+def take_invitation(env: MutableMapping[str, str]) -> Invitation:
+    """Read the variables, and remove them from the environment. Raises EngineError."""
+    slot = env.pop(SLOT, None) or env.get("SLURM_PROCID", "0")
+    text, key = env.pop(INVITATION, ""), env.pop(KEY, "")
+    on_stdin, copied = env.pop(ON_STDIN, "") == "1", env.pop(COPIED, "")
+    try:
+        said: dict[str, Any] = json.loads(text)
+        at = tuple((str(host), int(port)) for host, port in said["at"])
+        return Invitation(at, bytes.fromhex(key), int(slot), on_stdin, copied)
+    except (ValueError, TypeError, KeyError, OverflowError):
+        raise EngineError(
+            f"{INVITATION} does not say where the driver is: it is set by `procession run "
+            "--engine`, not by hand"
+        ) from None

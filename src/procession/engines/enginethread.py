@@ -8,7 +8,6 @@ from procession.engines.contract import (
     Engine,
     EngineError,
     EngineEvent,
-    EngineGone,
     NodeCommand,
     SlotGone,
 )
@@ -20,6 +19,8 @@ PATIENCE = 30.0  # seconds that an engine may take to give everything back
 
 class EngineThread:
     """Calls an engine, one call after another; its events are given to `take`, in the loop.
+
+    What it tells while it gives everything back is not news.
 
     A call that fails becomes an event, too: no node process comes to this slot, or to any.
     """
@@ -37,7 +38,7 @@ class EngineThread:
     def start(self, command: NodeCommand) -> None:
         """Have node processes started."""
         self._given_back = False
-        self._ask(lambda: self._engine.start(command, self._told), EngineGone)
+        self._ask(lambda: self._engine.start(command, self._told), None)
 
     def replace(self, slot: int) -> None:
         """Have a node process replaced in its slot; events about the old one are ignored then."""
@@ -49,7 +50,7 @@ class EngineThread:
             finally:
                 self._loop.request(lambda: self._replacing.discard(slot))
 
-        self._ask(replace, lambda why: SlotGone(slot, why))
+        self._ask(replace, slot)
 
     def finish(self, kill: bool) -> list[str]:
         """Have everything given back, after a kill if wanted; gives what went wrong."""
@@ -73,18 +74,19 @@ class EngineThread:
             self.finish(kill=True)
         self._errands.end()
 
-    def _ask(self, call: Callable[[], None], gone: Callable[[str], EngineEvent]) -> None:
+    def _ask(self, call: Callable[[], None], slot: int | None) -> None:
         def do() -> None:
             try:
                 call()
             except Exception as e:
-                self._told(gone(_said(e)))
+                self._told(SlotGone(slot, _said(e)))
 
         self._errands.do("asking the engine", do, always=True)
 
     def _told(self, event: EngineEvent) -> None:
         def take() -> None:
-            if not (isinstance(event, SlotGone) and event.slot in self._replacing):
+            replaced = isinstance(event, SlotGone) and event.slot in self._replacing
+            if not (replaced or self._given_back):
                 self._take(event)
 
         self._loop.request(take)

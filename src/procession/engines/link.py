@@ -24,9 +24,10 @@ class Link:
     """One end. Owns the socket.
 
     take: called with each message. lost: called once, with the reason in words, when nothing more
-    can come; then the link is closed. heard_at: when anything came last, in seconds of the
-    monotonic clock: a long message is a sign of life while it is under way. closed_there: whether
-    the peer has closed it, or its process has ended. first: what is sent before the opening.
+    can come; then the link is closed. Both may be replaced. heard_at: when anything came last, in
+    seconds of the monotonic clock: a long message is a sign of life while it is under way.
+    closed_there: whether the peer has closed it, or its process has ended. first: what is sent
+    before the opening.
     """
 
     def __init__(
@@ -46,21 +47,13 @@ class Link:
         self._loop = loop
         self._socket: socket.socket | None = sock
         self._wire = Wire(key, side)
-        self._take = take
-        self._lost = lost
+        self.take = take
+        self.lost = lost
         self._hasty: deque[Parcel] = deque()
         self._parcels: deque[Parcel] = deque()
         self._unsent: deque[Piece] = deque([first + self._wire.opening])
         loop.watch(sock.fileno(), self.look)
         self._flush()
-
-    def on_lost(self, call: Callable[[str], None]) -> None:
-        """Replace `lost`."""
-        self._lost = call
-
-    def on_message(self, call: Callable[[Message], None]) -> None:
-        """Replace `take`."""
-        self._take = call
 
     @property
     def closed(self) -> bool:
@@ -123,7 +116,7 @@ class Link:
         self._flush()
         for message in messages:
             if not self.closed:  # a message before may have closed it
-                self._take(message)
+                self.take(message)
 
     def _flush(self) -> None:
         """Send what the peer takes now, up to a limit."""
@@ -171,7 +164,7 @@ class Link:
         """Close it, and call `lost`, unless it is closed already."""
         if self._socket is not None:
             self.close()
-            self._lost(why)
+            self.lost(why)
 
     def close(self) -> None:
         """Close it, without calling `lost`."""

@@ -34,10 +34,9 @@ import sys
 import time
 from typing import Any, NoReturn
 
+from procession.engines.addresses import interface_of, say_interfaces, unset
 from procession.engines.connecting import connect, waited
-from procession.engines.contract import EngineError
-from procession.engines.interfaces import interface_of, say_interfaces, unset
-from procession.engines.invitation import Invitation, take_invitation
+from procession.engines.contract import EngineError, Invitation, take_invitation
 from procession.engines.link import Link, watch_lease
 from procession.engines.noderun import NodeRun
 from procession.engines.ownnode import OwnNode
@@ -48,11 +47,13 @@ from procession.engines.wire import Message
 from procession.system.eventloop import EventLoop
 from procession.system.ports import free_port
 from procession.system.threads import Errands
+from procession.values.policy import StopRequest
 
 SILENT = "it does not answer"
 CONNECT_SECONDS = 30.0  # for finding the driver
 ANSWER_SECONDS = 10.0  # for its answer, when thousands of node processes come at the same time
 LAST_TRY_SECONDS = 1.0  # for a try that begins just before the time for finding it is over
+PAUSE = 0.5  # seconds between two tries to find the driver
 SURE = 1.5  # leases until both sides of a network that was cut have noticed it
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
 LAST_GRACE = 1.0  # seconds that ranks have to obey when the driver is lost
@@ -67,7 +68,9 @@ class NodeProcess:
 
     own: what it knows where it is a part of this node's launcher. last_words: of the driver, {} if
     there were none. signalled: the last signal that came, 0 for none. will: what the driver has
-    told in advance, for the time when it is lost; None before the first attempt.
+    told in advance, for the time when it is lost; None before the first attempt. joined: whether
+    the driver has taken this node. lost: why the driver is lost, or was not found; "" if neither.
+    sent_away: why somebody who answered did not take this node, the last time; "" if nobody did so.
     """
 
     def __init__(self, invitation: Invitation, own: OwnNode | None = None) -> None:
@@ -76,14 +79,14 @@ class NodeProcess:
         self.last_words: dict[str, Any] = {}
         self.signalled = 0
         self.will: Will | None = None
-        self._lease = invitation.lease
+        self._lease = 0.0  # the driver says it
         self._loop = EventLoop()
         self._pump = Pump(self._loop, self._send_log)
         self._link: Link | None = None
-        self._welcome = False
+        self.joined = False
         self._over = False
-        self._lost = ""
-        self._sent_away = ""
+        self.lost = ""
+        self.sent_away = ""
         self._late = False
         self._cut = False  # the output of this attempt is not wanted any more
         self._last = False  # no other attempt follows this one, whatever happens
@@ -92,21 +95,6 @@ class NodeProcess:
         self._disk = Errands("procession-disk")
         self._disk.on_fault = self._loop.fail
         self._stderr = 2
-
-    @property
-    def lost(self) -> str:
-        """Why the driver is lost, or was not found; "" if neither."""
-        return self._lost
-
-    @property
-    def sent_away(self) -> str:
-        """Why somebody who answered did not take this node, the last time; "" if nobody did so."""
-        return self._sent_away
-
-    @property
-    def joined(self) -> bool:
-        """Whether the driver has taken this node."""
-        return self._welcome
 
     def stop_job(self) -> None:
         """Have the driver stop the job, or go on without this machine; from any thread."""
@@ -135,7 +123,7 @@ class NodeProcess:
                 watch_lease(self._loop, self._link, self._lease)
             while not self._over:
                 self._loop.turn()
-            return 1 if self._lost else 0
+            return 1 if self.lost else 0
         except Exception as e:
             self._tell_crash(e)
             return 1
@@ -190,9 +178,9 @@ class NodeProcess:
                 except (OSError, EngineError) as e:
                     sock.close()
                     fault = str(e)
-                if self._welcome:
+                if self.joined:
                     return True
-                self._sent_away = fault
+                self.sent_away = fault
             if refused == len(self._invitation.at) and own is None:
                 # The driver listens before any node process is started: so it is gone. How the job
                 # ended is its to say, by its own exit code.
@@ -200,9 +188,11 @@ class NodeProcess:
                 break
             if own is not None and own.waits(fault):
                 break
-            self._pause(0.5)
+            again = time.monotonic() + PAUSE
+            while not self._over and (left := again - time.monotonic()) > 0:
+                self._loop.turn(left)
         if not self._over and own is not None:
-            self._lost = fault or "nobody listens there"
+            self.lost = fault or "nobody listens there"
         elif not self._over:  # else the job has ended meanwhile
             over = "the job is over, or " if self._late else ""
             self._say(
@@ -210,12 +200,6 @@ class NodeProcess:
                 "another version of procession here? [P213]"
             )
         return False
-
-    def _pause(self, seconds: float) -> None:
-        passed: list[bool] = []
-        self._loop.after("pause", seconds, lambda: passed.append(True))
-        while not (passed or self._over):
-            self._loop.turn()
 
     def _introduced(self, sock: socket.socket) -> bytes:
         """Give the key of a link, from an introduction if there is one."""
@@ -247,12 +231,12 @@ class NodeProcess:
             },
         )
         # It may also come in the turn in which its time is over.
-        self._loop.after("greeting", patience, lambda: self._welcome or link.lose(SILENT))
-        while not (faults or self._welcome or self._over):
+        self._loop.after("greeting", patience, lambda: self.joined or link.lose(SILENT))
+        while not (faults or self.joined or self._over):
             self._loop.turn()
         self._loop.cancel("greeting")
-        link.on_lost(self._lose)
-        if self._welcome and faults:
+        link.lost = self._lose
+        if self.joined and faults:
             self._lose(faults[0])  # nothing tells of it again
         return "".join(faults[:1])
 
@@ -270,9 +254,9 @@ class NodeProcess:
 
     def _lose(self, why: str) -> None:
         """End the ranks and this process: the driver is lost."""
-        if self._lost or self._over:
+        if self.lost or self._over:
             return
-        self._lost = f"the driver is lost: {why}"
+        self.lost = f"the driver is lost: {why}"
         if self.will is not None and self._link is not None:
             # When the driver has noticed, too, that this node is lost: see `rules.quorum`.
             silent = 0.0 if self._link.closed_there else SURE * self._lease
@@ -282,8 +266,10 @@ class NodeProcess:
         if self._attempt is None:
             self._over = True
         else:
-            self._say(f"{self._lost}; its ranks are ended [P419]")
-            self._attempt.stop(None if self._last else LAST_GRACE)
+            self._say(f"{self.lost}; its ranks are ended [P419]")
+            grace = min(LAST_GRACE, self._attempt.spec.stop.grace)
+            hurried = StopRequest(grace=grace, notice=0.0)
+            self._attempt.end(StopRequest() if self._last else hurried)
 
     def _watch_stdin(self) -> None:
         if not self._invitation.on_stdin:
@@ -318,11 +304,11 @@ class NodeProcess:
         """
         again = self.own is not None and self.own.hears_again(number, self.signalled)
         self.signalled = number
-        if self._link is None or self._link.closed or not self._welcome:
+        if self._link is None or self._link.closed or not self.joined:
             if self._attempt is None:
                 self._over = True
             elif self._hurried:
-                self._attempt.kill()
+                self._attempt.end(StopRequest(kill=True))
             else:
                 self._explain(number)
                 self._hurried = True
@@ -339,9 +325,8 @@ class NodeProcess:
     def _take(self, message: Message) -> None:
         fields = message.fields
         if message.kind == "welcome":
-            self._welcome = True
+            self.joined, self._lease = True, max(1.0, float(fields["lease"]))
             if self.own is not None:
-                self._lease = max(1.0, float(fields["lease"]))
                 self.own.adopt(fields["numbers"])
         elif message.kind == "beat":
             now = time.monotonic_ns()
@@ -400,10 +385,10 @@ class NodeProcess:
             attempt.tell_end()
             attempt.close()
             self._attempt = None
-            if self._lost:
+            if self.lost:
                 self._over = True
 
-        if self._lost or self._cut:
+        if self.lost or self._cut:
             self._pump.give_up()
         self._pump.when_dry(tell)
 

@@ -19,18 +19,16 @@ from typing import Any
 
 from procession.agent.beforestop import STACK_SECONDS
 from procession.agent.client import Agent
-from procession.engines.interfaces import with_interface
-from procession.engines.ownnode import OwnNode
+from procession.engines.addresses import with_interface
+from procession.engines.ownnode import OwnNode, plan_output
 from procession.engines.plain import plain_group, plain_rank
-from procession.engines.workingcopy import moved
 from procession.explain.ends import not_started, start_failed
 from procession.explain.stacks import text
 from procession.machine.hangs import HANG_SECONDS
 from procession.machine.looking import kill_at, ranks_of, stacks_of
 from procession.machine.machine import Machine
-from procession.output.wiring import Output
 from procession.prepare.jobs import RankJobs
-from procession.prepare.resources import planned_output
+from procession.prepare.payload import Packed
 from procession.rules import messages
 from procession.rules.tables import Phase
 from procession.system.eventloop import EventLoop
@@ -76,16 +74,15 @@ class NodeRun:
             self.spec = moved(self.spec, copied, os.getcwd(), os.environ.get("PYTHONPATH", ""))
         self._place = str(fields["place"])
         self._devices, self._gpus = str(fields["devices"]), int(fields["gpus"])
-        if own is not None:
-            self._place = own.place(self._place)
-            self._devices, self._gpus = "", 0
+        if own is not None:  # its launcher has dealt devices
+            self._place, self._devices, self._gpus = own.place(self._place), "", 0
         self._own = own
         self._loop = loop
         self._send = send
         self._done = done
         self._disk = disk
         self._machine: Machine | None = None  # None while it is not made yet
-        self._waiting: list[Callable[[Machine], None]] = []  # what is wanted of it then
+        self._waiting: list[tuple[StopRequest, float]] = []  # see `end`
         self._notes: list[str] = []
         self._failed = self._ready = False  # whether that was told
         self._ends = self._hurry = self._reads = False
@@ -100,7 +97,8 @@ class NodeRun:
 
     def _make(self) -> None:
         try:
-            spec, output = self._planned(self._with_devices())
+            plan = self._own.plan if self._own is not None else plan_output
+            spec, output = plan(self._with_devices(), self._place)
             jobs = RankJobs(spec, output)
             try:
                 agent = jobs.lease()
@@ -120,11 +118,6 @@ class NodeRun:
             if not self._loop.request(lambda: self._begin(jobs, agent)):
                 jobs.close(agent, clean=False)  # the node process has ended meanwhile
 
-    def _planned(self, spec: Spec) -> tuple[Spec, Output]:
-        if self._own is not None:
-            return self._own.plan(spec, self._place)
-        return spec, planned_output(spec, self._place)
-
     def _with_devices(self) -> Spec:
         """Give each rank its own of the devices that the engine gave this node."""
         if not self._devices and not self._gpus:
@@ -142,14 +135,8 @@ class NodeRun:
         if machine.hangs is not None and self.spec.node.count > 1:
             machine.hangs.share_activity(time.monotonic_ns())
         machine.begin()
-        for call in self._waiting:
-            call(machine)
-
-    def _when_made(self, call: Callable[[Machine], None]) -> None:
-        if self._machine is not None:
-            call(self._machine)
-        elif self._end is None:
-            self._waiting.append(call)
+        for request, stacks in self._waiting:
+            self.end(request, stacks)
 
     # -- what happens, see `machine.Listener`
 
@@ -219,22 +206,14 @@ class NodeRun:
         seconds = 0.0
         if failed and self.spec.hang.stacks:
             seconds = HANG_SECONDS if fields.get("hung") else STACK_SECONDS
-        self._when_made(lambda machine: self._end_ranks(machine, request, seconds))
+        self.end(request, seconds)
 
-    def stop(self, most: float | None) -> None:
-        """Stop the ranks. most: seconds that they have; None: all of theirs."""
-        request = StopRequest()
-        if most is not None:
-            request = StopRequest(grace=min(most, self.spec.stop.grace), notice=0.0)
-        self._when_made(lambda machine: self._end_ranks(machine, request))
-
-    def kill(self) -> None:
-        """Kill the ranks."""
-        self._when_made(lambda machine: self._end_ranks(machine, StopRequest(kill=True)))
-
-    def _end_ranks(self, machine: Machine, request: StopRequest, stacks: float = 0.0) -> None:
-        self._hurry = True
-        if self._ends:
+    def end(self, request: StopRequest, stacks: float = 0.0) -> None:
+        """End the ranks, as soon as there are some. stacks: see `Machine.stop`."""
+        self._hurry, machine = True, self._machine
+        if machine is None:
+            self._waiting.append((request, stacks))
+        elif self._ends:
             self._read_all(machine)
         else:
             machine.stop(request, stacks)
@@ -383,3 +362,31 @@ def _node(said: Fields, own: OwnNode | None) -> Node:
         job=str(said["job"]),
         role=own.spec.node.role,
     )
+
+
+def moved(spec: Spec, original: str, copy: str, import_path: str = "") -> Spec:
+    """Give the spec for a node that has `copy` in place of the driver's directory `original`.
+
+    The engine has copied it, as Ray does with `working_dir`, and ranks run in the copy. The
+    original need not exist here. import_path: directories that the engine has added for imports,
+    separated as in PYTHONPATH.
+    """
+    program = spec.program
+    if isinstance(program, Function) and isinstance(program.call, Packed):
+        described = program.call.description
+        added = [copy, *filter(None, import_path.split(os.pathsep))]
+        # In the copy first, as Ray's own workers.
+        path = list(
+            dict.fromkeys([*added, *(place(p, original, copy) for p in described["sys_path"])])
+        )
+        call: Any = program.call.__replace__(description={**described, "sys_path": path})
+        program = Function(call)
+    return spec.__replace__(program=program, cwd=place(spec.cwd, original, copy))
+
+
+def place(path: str, original: str, copy: str) -> str:
+    """Translate a path of the driver's: into the copy, or unchanged if it is outside."""
+    if path == original:
+        return copy
+    inside = path.startswith(original.rstrip("/") + "/")
+    return os.path.join(copy, os.path.relpath(path, original)) if inside else path

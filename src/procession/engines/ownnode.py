@@ -1,4 +1,8 @@
-"""What a node process knows of its node where a launcher of that node was started by somebody."""
+"""What a node process knows of its node where a launcher of that node was started by somebody.
+
+Launchers that were started one on each machine may have been given different numbers: when ranks
+stop, hang and start again. Those of the launcher that hosts the rendezvous count on all machines.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,19 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from procession.engines.numbers import numbers_of, say_difference, with_numbers
 from procession.output.wiring import Output
 from procession.prepare.resources import planned_output
+from procession.system.origin import is_in_slurm_job
 from procession.values.base import Record
+from procession.values.policy import Hang, Restart, Stop
 from procession.values.spec import Spec
 
+Numbers = dict[str, dict[str, Any]]  # by the policy, then by its field, as JSON can hold them
 NAME = re.compile(r"(?!\.)[\w.@+-]{1,255}", re.ASCII)
 
 
-def _planned(spec: Spec, place: str) -> tuple[Spec, Output]:
+def plan_output(spec: Spec, place: str) -> tuple[Spec, Output]:
+    """Plan the output of an attempt as ever; see `OwnNode.plan`."""
     return spec, planned_output(spec, place)
 
 
@@ -32,15 +39,15 @@ class OwnNode(Record):
     other nodes find this one, "" for that of the link. meets: where all ranks meet, as this
     launcher was told; ("", 0) where node 0 chooses it. patience: seconds in which the driver must
     be found. answer: seconds for its answer. signals: those that are passed on to the driver; none
-    unless it runs in the main thread. ending: those of them that end the run. repeated: SIGTERM may
-    come several times for one reason. say: shows a line. hears: shows one that the driver has said
-    to all. waits: called with the reason, each time that the driver was not found; tells whether to
-    look no further. values, errors: what the ranks of the last attempt sent, pickled, by local
-    rank; they stay on this machine. first: what number the first of them had. heir: the name of
-    this launcher, the port at which it listens in case that it takes over, whether it is the host,
-    and when the host before was lost; see `will`. learns: where the host tells the key of a link,
-    reads it; see `rendezvous.munge`. plan: plans the output of an attempt, in a directory, "" for
-    none, and may give its ranks more variables. told: the last line of `tell_once`.
+    unless it runs in the main thread. ending: those of them that end the run. say: shows a line.
+    hears: shows one that the driver has said to all. waits: called with the reason, each time that
+    the driver was not found; tells whether to look no further. values, errors: what the ranks of
+    the last attempt sent, pickled, by local rank; they stay on this machine. first: what number the
+    first of them had. heir: the name of this launcher, the port at which it listens in case that it
+    takes over, whether it is the host, and when the host before was lost; see `will`. learns: where
+    the host tells the key of a link, reads it; see `rendezvous.munge`. plan: plans the output of an
+    attempt, in a directory, "" for none, and may give its ranks more variables. told: the last line
+    of `tell_once`.
     """
 
     spec: Spec
@@ -56,11 +63,10 @@ class OwnNode(Record):
     errors: dict[int, dict[str, Any]]
     first: int = 0
     heir: tuple[str, int, bool, float] | None = None
-    plan: Callable[[Spec, str], tuple[Spec, Output]] = _planned
+    plan: Callable[[Spec, str], tuple[Spec, Output]] = plan_output
     meets: tuple[str, int] = ("", 0)
     learns: Callable[[socket.socket], bytes] | None = None
     ending: frozenset[int] = frozenset()
-    repeated: bool = False
     told: str = ""
 
     def tell_once(self, text: str) -> None:
@@ -79,8 +85,9 @@ class OwnNode(Record):
         self.tell_once(say_difference(before, numbers_of(self.spec)))
 
     def ends_at(self, number: int) -> bool:
-        """Whether a person may end the run by this signal."""
-        return number in self.ending and not (self.repeated and number == signal.SIGTERM)
+        """Whether a person may end the run by this signal. Slurm sends SIGTERM twice."""
+        by_slurm = number == signal.SIGTERM and is_in_slurm_job(os.environ)
+        return number in self.ending and not by_slurm
 
     def hears_again(self, number: int, before: int) -> bool:
         """Whether a person ends the run by this signal a second time. before: the last signal."""
@@ -96,3 +103,35 @@ class OwnNode(Record):
             return ""
         base = self.spec.logs.dir or tempfile.gettempdir()
         return os.path.join(os.path.abspath(base), run, node)
+
+
+def numbers_of(spec: Spec) -> Numbers:
+    """Give the numbers of a job."""
+    stop, hang, restart = ({**vars(each)} for each in (spec.stop, spec.hang, spec.restart))
+    stop["signal"], restart["never"] = int(stop["signal"]), sorted(restart["never"])
+    return {"stop": stop, "hang": hang, "restart": restart}
+
+
+def with_numbers(spec: Spec, numbers: Mapping[str, Any]) -> Spec:
+    """Give the spec with these numbers. Raises ValueError, TypeError or KeyError."""
+    given: dict[str, Any] = {**numbers["restart"], "never": tuple(numbers["restart"]["never"])}
+    stop, hang, restart = Stop(**numbers["stop"]), Hang(**numbers["hang"]), Restart(**given)
+    for each in (stop, hang, restart):
+        each.check()
+    return spec.__replace__(stop=stop, hang=hang, restart=restart)
+
+
+def say_difference(own: Numbers, host: Numbers) -> str:
+    """Say which numbers of the host differ from those of this launcher, "" if none does."""
+    found = [
+        f"{policy} {field} {theirs} (here {own[policy][field]})"
+        for policy, fields in host.items()
+        for field, theirs in fields.items()
+        if theirs != own[policy][field]
+    ]
+    if not found:
+        return ""
+    return (
+        f"the launcher that hosts the rendezvous was given other numbers, which count on all "
+        f"machines: {', '.join(found)}; give all launchers the same options"
+    )

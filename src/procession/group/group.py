@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from procession.control.door import AnyDriver
     from procession.control.reach import Reach
-    from procession.output.wiring import Display, Files
     from procession.preload.plan import Plan
     from procession.prepare.placing import Placed
     from procession.prepare.resources import Resources
@@ -61,18 +60,8 @@ class Group(Waiting):
     placed: Placed
     environments: list[Callable[[int, int], Mapping[str, str]]]
 
-    def __init__(
-        self,
-        driver: AnyDriver,
-        display: Display,
-        run_dir: Files,
-        run_id: str,
-        control: bool | None,
-    ) -> None:
+    def __init__(self, driver: AnyDriver, control: bool | None) -> None:
         super().__init__(driver)
-        self._display = display
-        self._run_dir = run_dir
-        self._own_id = run_id
         self.unread = False
         self.stopper = ""
         self.notes: list[str] = []
@@ -107,11 +96,11 @@ class Group(Waiting):
         try:
             from procession.control.reach import Reach
 
-            self._reach = Reach(self, self.driver, self._display, self._own_id)
+            self._reach = Reach(self, self.driver, self.driver.display, self.driver.run_id)
             if self.run_dir:
                 from procession.control.index import note_run
 
-                note_run(self._own_id, self.run_dir)
+                note_run(self.driver.run_id, self.run_dir)
         except (OSError, ImportError):
             pass  # no descriptor is left: the start will fail, and say so
 
@@ -188,7 +177,7 @@ class Group(Waiting):
 
         A directory that does not answer is not waited for; the files are written later, if ever.
         """
-        directory = self._run_dir
+        directory = self.driver.files
 
         def write() -> None:
             if os.path.isdir(directory.path):
@@ -209,16 +198,14 @@ class Group(Waiting):
             if not self.state.final:
                 self.stop(wait=False)
 
-        self._display.on_quiet = stop
+        self.driver.display.on_quiet = stop
 
     def say(self, line: str) -> None:
         """Show a line on stderr, where it stands by itself among the lines of the ranks.
 
         For a run whose output is led through the launcher, as that of jobs always is.
         """
-        from procession.output.escape import shown
-
-        self._display.say(shown(line).encode(errors="backslashreplace") + b"\n")
+        self.driver.say(line)
 
     def hear(self, call: Callable[[Event], None]) -> None:
         """Have `call` called with each event, as `subscribe`, but in the driver's thread.
@@ -289,12 +276,12 @@ class Group(Waiting):
     @property
     def run_id(self) -> str:
         """What it is found by from other terminals: the id of its run."""
-        return (self._reach.name if self._reach is not None else "") or self._own_id
+        return (self._reach.name if self._reach is not None else "") or self.driver.run_id
 
     @property
     def run_dir(self) -> str:
         """The run's directory, "" where there is none; each node of a job has a part of it."""
-        return self._run_dir.path if self._run_dir.kept else ""
+        return self.driver.files.path if self.driver.files.kept else ""
 
     @property
     def losses(self) -> list[str]:

@@ -1,7 +1,6 @@
 """Makes a group, in the thread that will supervise it.
 
-No KeyboardInterrupt is raised in that thread, so none can leave a group half made. `begin` and
-`start_spec` take a `Spec` that has been checked.
+No KeyboardInterrupt is raised in that thread, so none can leave a group half made.
 """
 
 from __future__ import annotations
@@ -35,59 +34,44 @@ if TYPE_CHECKING:
 SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
-def start_spec(
-    spec: Spec,
-    on_event: OnEvent | None = None,
-    control: bool | None = None,
-) -> Group:
-    """Start a group that is described by a checked `Spec`; see `start`."""
-    making = _Making(spec, None, on_event, control)
-    try:
-        try:
-            group = _made_by(making)
-        except OSError as e:
-            raise SpecError(f"cannot prepare the run: {e} [P305]") from e
-        group.wait_started()
-        return group
-    except BaseException:
-        making.give_up()
-        raise
-
-
 def begin(
     spec: Spec,
     output: Output | None = None,
     control: bool | None = None,
     server: Agent | None = None,
+    *,
+    on_event: OnEvent | None = None,
+    started: bool = False,
 ) -> Group:
-    """Make a group, and return while it starts; see `Group.wait_started`.
+    """Make a group, and return while it starts. spec: has been checked.
 
-    output: where its output goes, if its `Logs` do not say so. control: as for `start`. server: for
-    start method "fork", what `lasting_server` has made of this process before. What its ranks call
-    was given then; the program of `spec` is not looked at.
+    started: return when it has started; see `start`. output: where its output goes, if its `Logs`
+    do not say so. control: as for `start`. server: for start method "fork", what `lasting_server`
+    has made of this process before. What its ranks call was given then; the program of `spec` is
+    not looked at.
 
     If a KeyboardInterrupt comes, either it is raised and nothing is left of the group, or the group
-    is returned. Raises SpecError, StartFailed, and OSError if its files cannot be made.
+    is returned. Raises SpecError, StartFailed, and OSError if its files cannot be made, which for
+    `started` is a SpecError.
     """
-    making = _Making(spec, output, None, control, server)
+    making = _Making(spec, output, on_event, control, server)
     try:
-        return _made_by(making)
+        if server is None and spec.start_method == "fork" and isinstance(spec.program, Function):
+            # The ranks are forks of the thread that asks for them.
+            with Held([plain.SIGINT]) as mask:
+                making.server = fork_server(spec, mask)
+        try:
+            group = making.make()
+        except OSError as e:
+            if started:
+                raise SpecError(f"cannot prepare the run: {e} [P305]") from e
+            raise
+        if started:
+            group.wait_started()
+        return group
     except BaseException:
         making.give_up()
         raise
-
-
-def _made_by(making: _Making) -> Group:
-    spec = making.spec
-    if making.server is None and spec.start_method == "fork" and isinstance(spec.program, Function):
-        # The ranks are forks of the thread that asks for them.
-        with Held([plain.SIGINT]) as mask:
-            making.server = fork_server(spec, mask)
-    making.start()
-    if making.fault is not None:
-        raise making.fault
-    assert making.group is not None
-    return making.group
 
 
 class _Making:
@@ -107,17 +91,17 @@ class _Making:
         self,
         spec: Spec,
         output: Output | None,
-        on_event: OnEvent | None = None,
-        control: bool | None = None,
-        server: Agent | None = None,
+        on_event: OnEvent | None,
+        control: bool | None,
+        server: Agent | None,
     ) -> None:
-        self.spec = spec
+        self._spec = spec
         self._on_event = on_event
-        self.control = control
-        self.output = output
+        self._control = control
+        self._output = output
         self.server = server
-        self.group: Group | None = None
-        self.fault: BaseException | None = None
+        self._group: Group | None = None
+        self._fault: BaseException | None = None
         self._unwanted = False
         self._made = Latch()
         self._payload = Payload()
@@ -126,20 +110,24 @@ class _Making:
             target=copy_context().run, args=(self._run,), name="procession", daemon=True
         )
 
-    def start(self) -> None:
-        """Pickle, start the thread, and return when there is a group, or a fault."""
+    def make(self) -> Group:
+        """Pickle, start the thread, and give the group. Raises what went wrong there."""
         try:
             self._payload.fill_standard()
-            self._payload.make(self.spec)
+            self._payload.make(self._spec)
         except OSError as e:
             if e.errno not in SHORT:
                 raise
-            raise start_failed(self.spec, e) from e
+            raise start_failed(self._spec, e) from e
         try:
             _thread.start_new_thread(self._start_thread, ())
         except RuntimeError as e:
             raise self._no_thread(e) from e
         self._made.wait()
+        if self._fault is not None:
+            raise self._fault
+        assert self._group is not None
+        return self._group
 
     def _start_thread(self) -> None:
         if not self._claim.acquire(blocking=False):
@@ -151,22 +139,15 @@ class _Making:
 
     def _no_thread(self, e: RuntimeError) -> StartFailed:
         fault = OSError(errno.EAGAIN, f"its driver gets no thread ({e})")
-        return start_failed(self.spec, fault)
+        return start_failed(self._spec, fault)
 
     def _run(self) -> None:
         try:
-            group = local_group(
-                self.spec,
-                self.output,
-                self.server,
-                self._on_event,
-                control=self.control,
-                payload=self._payload,
-            )
+            around = self.server, self._on_event, self._control, self._payload
+            group = self._group = local_group(self._spec, self._output, *around)
         except BaseException as e:
             self._end(e)
             return
-        self.group = group
         if group.notes:
             import logging
 
@@ -179,7 +160,7 @@ class _Making:
     def _end(self, fault: BaseException) -> None:
         """There will be no group."""
         self._close()
-        self.fault = fault
+        self._fault = fault
         self._made.set()
 
     def _close(self) -> None:
@@ -194,8 +175,8 @@ class _Making:
             self._close()  # its thread has not begun, and will not
             return
         self._made.wait()
-        if self.group is not None:
-            self.group.kill()
+        if self._group is not None:
+            self._group.kill()
 
 
 def local_group(
@@ -224,7 +205,7 @@ def local_group(
         if isinstance(e, OSError):
             raise start_failed(spec, e) from e
         raise
-    group = Group(driver, resources.streams, resources.run_dir, resources.run_id, control)
+    group = Group(driver, control)
     group.resources, group.environments = resources, resources.environments
     group.plan, group.placed, group.notes = (
         jobs.plan,

@@ -10,7 +10,7 @@ from procession.prepare.payload import pack
 from procession.values.base import Value
 from procession.values.environment import Node
 from procession.values.errors import SpecError
-from procession.values.policy import Logs, Restart
+from procession.values.policy import Logs
 from procession.values.program import Function
 from procession.values.spec import Spec
 
@@ -44,11 +44,6 @@ class Work(Value):
     def spec(self) -> Spec:
         """The spec of the first node, which has all that is common to the nodes."""
         return self.specs[0]
-
-    @property
-    def restart(self) -> Restart:
-        """When the job starts again, or single ranks of it: the driver decides that."""
-        return self.spec.restart
 
     @property
     def nproc(self) -> int:

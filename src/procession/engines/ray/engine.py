@@ -33,7 +33,6 @@ from procession.engines.contract import (
     Chosen,
     EngineError,
     EngineEvent,
-    EngineGone,
     NodeCommand,
     Said,
     SlotGone,
@@ -68,7 +67,7 @@ class RayEngine:
     patience: seconds in which another node must be found for one that is lost.
 
     `start` must be called in a thread that lives until `close`: a Ray of its own ends with it.
-    Neither `start` nor `replace` waits for nodes; if there is none, EngineGone or SlotGone follows.
+    Neither `start` nor `replace` waits for nodes; if there is none, SlotGone follows.
     Raises SpecError for numbers that make no sense.
     """
 
@@ -106,7 +105,7 @@ class RayEngine:
     def start(self, command: NodeCommand, tell: Callable[[EngineEvent], None]) -> None:
         """Ask for the nodes; when they are there, a node process is started on each.
 
-        EngineGone follows if they do not come within `wait`. Raises EngineError.
+        SlotGone, of all, follows if they do not come within `wait`. Raises EngineError.
         """
         self._command, self._tell = command, tell
         self._directory = os.getcwd()
@@ -115,7 +114,7 @@ class RayEngine:
             self._group = ray_module("ray.util").placement_group(
                 [self._bundle] * self.slots, strategy="STRICT_SPREAD"
             )
-        self._wait_in_thread(self._start_nodes, EngineGone)
+        self._wait_in_thread(self._start_nodes, None)
 
     def replace(self, slot: int) -> None:
         """Have a new node process started in a slot, on its node or on another one.
@@ -124,7 +123,7 @@ class RayEngine:
         """
         self._calls.pop(slot, None)  # its events are ignored from now on
         self._end_actor(slot)
-        self._wait_in_thread(lambda: self._replace(slot), lambda why: SlotGone(slot, why))
+        self._wait_in_thread(lambda: self._replace(slot), slot)
 
     def kill(self) -> None:
         """Kill all actors; their node processes end with them."""
@@ -145,7 +144,7 @@ class RayEngine:
                 ray_module("ray.util").remove_placement_group(self._group)
         self._cluster.leave()
 
-    def _wait_in_thread(self, do: Callable[[], None], gone: Callable[[str], EngineEvent]) -> None:
+    def _wait_in_thread(self, do: Callable[[], None], slot: int | None) -> None:
         """Do what waits for nodes in a thread, so that it never delays a kill or the end."""
 
         def run() -> None:
@@ -154,7 +153,7 @@ class RayEngine:
                     do()
             except EngineError as e:
                 if not self._closing.is_set():
-                    self._tell(gone(str(e)))
+                    self._tell(SlotGone(slot, str(e)))
 
         thread = threading.Thread(target=run, name="procession-ray", daemon=True)
         self._waiting.append(thread)

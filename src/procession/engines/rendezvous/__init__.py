@@ -8,7 +8,7 @@ driver and the node processes of `procession.engines`.
 
 `terms` says what is agreed on. `hosting` finds out who opens the door, `secret` how links prove who
 they are, by a shared secret or by `munge`. `member` is the part that each launcher has, and
-`succession` what follows when the host is lost; the host's part is `api.hosting`.
+`succession` what follows when the host is lost; the host's part is `api.jobs`.
 
 May import the rest of engines and all that stands below. Start reading at `terms`,
 then `member`.

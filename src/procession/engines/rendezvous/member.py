@@ -13,13 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from procession.engines.invitation import Invitation
+from procession.engines.contract import Invitation
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.ownnode import OwnNode
 from procession.engines.rendezvous.hosting import is_own, open_door, own_name
 from procession.engines.rendezvous.secret import Trust
 from procession.engines.rendezvous.terms import Terms
-from procession.system.origin import is_in_slurm_job
 from procession.values.base import Value
 from procession.values.errors import SpecError
 from procession.values.spec import Spec
@@ -132,7 +131,6 @@ def make_node_process(
         answer=terms.read,
         signals=tuple(signals),
         ending=frozenset(ending),
-        repeated=is_in_slurm_job(os.environ),
         say=say,
         hears=say if terms.tells and not hosts else _nobody,
         waits=waits,
@@ -144,7 +142,7 @@ def make_node_process(
     there = [(terms.host, port) for port in (terms.port, *terms.further)]
     at = ((("127.0.0.1", terms.port),) if hosts else ()) + (*there, *also)
     slot = ANY_SLOT if terms.number is None else terms.number
-    return NodeProcess(Invitation(at, trust.key, terms.lease, slot), own)
+    return NodeProcess(Invitation(at, trust.key, slot), own)
 
 
 def _nobody(_: str) -> None:

@@ -33,7 +33,6 @@ from procession.engines.contract import (
     Chosen,
     EngineError,
     EngineEvent,
-    EngineGone,
     NodeCommand,
     Said,
     SlotGone,
@@ -83,7 +82,6 @@ class Slurm:
         self._env = env
         self._steps: list[Step] = []
         self._nodes = dict(enumerate(found.nodes))  # of slots, as their tasks print them
-        self._over = False
         self._tell: Callable[[EngineEvent], None] = lambda _: None
         self._command = NodeCommand((), {})
 
@@ -131,7 +129,6 @@ class Slurm:
 
     def close(self) -> None:
         """Wait a little for srun, and end what is left."""
-        self._over = True
         if not all(step.join(END_WITHIN) for step in self._steps):
             self.kill()
         for step in self._steps:
@@ -161,7 +158,7 @@ class Slurm:
             if line in NOISE:
                 return
             step.last.append(line)
-            self._say(Said(line))
+            self._tell(Said(line))
             tasks, why = read_ends(line)
             why = why or "Slurm has lost the node"
             lost = read_lost(line)
@@ -189,13 +186,13 @@ class Slurm:
                 )
             else:
                 step.words[slot] = text
-                self._say(Said(f"{self._nodes[slot]}: {text}"))
+                self._tell(Said(f"{self._nodes[slot]}: {text}"))
 
     def _lose(self, step: Step, slot: int, why: str) -> None:
         """Report, once, that a slot has no node process."""
         if slot not in step.gone:
             step.gone.add(slot)
-            self._say(SlotGone(slot, why))
+            self._tell(SlotGone(slot, why))
 
     def _lose_those_that_exited(self, step: Step) -> None:
         """Report which tasks have exited, with the last line of each."""
@@ -210,19 +207,15 @@ class Slurm:
         why = f"srun ended ({step.exit}){': ' if words else ''}{words}"
         for slot in step.slots:
             if slot not in step.gone:
-                self._say(SlotGone(slot, why))
+                self._tell(SlotGone(slot, why))
         if any(s.running for s in self._steps if s is not step):
             return
         state = self._job_state()
         if state != "RUNNING":
             job = f"job {self.allocation.job} is {state.lower().replace('_', ' ')}"
-            self._say(EngineGone(f"Slurm's {job}: {why}"))
+            self._tell(SlotGone(None, f"Slurm's {job}: {why}"))
         elif not step.started:
-            self._say(EngineGone(f"Slurm started no node process: {why}"))
-
-    def _say(self, event: EngineEvent) -> None:
-        if not self._over:
-            self._tell(event)
+            self._tell(SlotGone(None, f"Slurm started no node process: {why}"))
 
     def _job_state(self) -> str:
         line = ("squeue", "--noheader", f"--job={self.allocation.job}", "--format=%T")

@@ -28,7 +28,6 @@ from procession.engines.contract import (
     Chosen,
     EngineError,
     EngineEvent,
-    EngineGone,
     NodeCommand,
     Said,
     SlotGone,
@@ -80,7 +79,6 @@ class SshEngine:
         self._pythons = (python,) if python else (sys.executable, *PYTHONS)
         self._options = tuple(options)
         self._connections: dict[int, Helper] = {}
-        self._over = False
         self._command = NodeCommand((), {})
         self._tell: Callable[[EngineEvent], None] = lambda _: None
 
@@ -118,7 +116,6 @@ class SshEngine:
 
     def close(self) -> None:
         """Hang up, and wait a little for the node processes to go."""
-        self._over = True
         connections = list(self._connections.values())
         for connection in connections:
             connection.hang_up()
@@ -152,7 +149,7 @@ class SshEngine:
         if line.startswith(STARTED):
             connection.started.add(slot)
         elif line.strip() and not line.startswith((ENDED, FAULT)):
-            self._say(Said(f"{self.hosts[slot].name}: {line}"))
+            self._tell(Said(f"{self.hosts[slot].name}: {line}"))
 
     def _hear_end(self, slot: int, connection: Helper) -> None:
         if self._connections.get(slot) is not connection:
@@ -160,13 +157,7 @@ class SshEngine:
         host = self.hosts[slot].name
         started = slot in connection.started
         why = why_ended(host, connection.code or 0, connection.last, started=started)
-        self._say(SlotGone(slot, why))
-        if not any(c.running for c in self._connections.values()):
-            self._say(EngineGone(why))
-
-    def _say(self, event: EngineEvent) -> None:
-        if not self._over:
-            self._tell(event)
+        self._tell(SlotGone(slot, why))
 
 
 def choose(share: Share, nodes: int | None, spares: int, options: Mapping[str, str]) -> Chosen:
