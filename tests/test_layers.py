@@ -65,12 +65,10 @@ IN_EVERY_RANK = (
     "system/libraries",
     "system/prctl",
     "system/processes",
-    "system/signals",
     "system/vfork",
     "system/tree",
     "values/base",
     "values/errors",
-    "values/exit",
 )
 OF_LAUNCHERS = ("agent/boot", "agent/client", "agent/pool")
 

@@ -26,7 +26,7 @@ from procession.system.processes import (
     wait_channel,
     waits_for_signal,
 )
-from procession.system.signals import plain as signal
+from procession.system.processes import plain as signal
 from procession.values.base import Record
 from procession.worker.stackfile import FIRST_FD, SIGNAL, name_of
 

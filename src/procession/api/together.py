@@ -28,9 +28,10 @@ from procession.engines.rendezvous.terms import (
     terms_of_conf,
 )
 from procession.engines.tunnel import check
+from procession.explain.ends import failed_by
 from procession.explain.summary import report_of
 from procession.group.group import Group
-from procession.group.result import StillRuns, failed_by
+from procession.group.result import StillRuns
 from procession.prepare.results import value_of
 from procession.rules.tables import Phase
 from procession.system.threads import Latch

@@ -14,8 +14,8 @@ import weakref
 from collections.abc import Callable
 
 from procession.group.group import Group
+from procession.values.errors import UNKNOWN_EXIT
 from procession.values.events import Event
-from procession.values.exit import UNKNOWN_EXIT
 
 
 class Watch:

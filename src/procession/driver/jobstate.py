@@ -16,16 +16,14 @@ from procession.driver.reception import Reception
 from procession.engines.interfaces import interface_of
 from procession.engines.link import Link
 from procession.engines.will import Heir, Will
-from procession.explain.ends import none_started
-from procession.explain.facts import facts_of_failure, facts_of_start
+from procession.explain.ends import facts_of_failure, facts_of_start, none_started
 from procession.prepare.work import Work
 from procession.rules.joblife import JobLife
 from procession.rules.jobwords import JobPhase, Slot
 from procession.values.base import Record
 from procession.values.environment import Node
-from procession.values.errors import GroupEnd, Outcome
+from procession.values.errors import GroupEnd, Outcome, signal_name
 from procession.values.events import NO_FACTS
-from procession.values.exit import signal_name
 
 SHOWN = 8  # hosts that are named in the message that others did not come
 

@@ -15,8 +15,7 @@ from procession.explain.report import what_happened
 from procession.prepare.work import Work
 from procession.rules.joblife import JobLife
 from procession.rules.tables import Ended, Phase
-from procession.values.errors import RankEnd
-from procession.values.exit import Exit
+from procession.values.errors import Exit, RankEnd
 from procession.values.program import Program
 from procession.values.spec import Spec
 

@@ -14,7 +14,7 @@ from procession.driver.questions import Questions
 from procession.engines.plain import group_end, rank_end
 from procession.engines.tunnel import possible
 from procession.engines.wire import Message
-from procession.explain.facts import facts_of_failure
+from procession.explain.ends import facts_of_failure
 from procession.machine.machine import KINDS
 from procession.output.follow import Follower
 from procession.prepare.results import permitted
@@ -29,8 +29,7 @@ from procession.rules.jobwords import (
     StopWanted,
 )
 from procession.rules.restarting import Decision
-from procession.values.errors import GroupEnd
-from procession.values.exit import Exit, signal_name
+from procession.values.errors import Exit, GroupEnd, signal_name
 
 NOT_ENCRYPTED = "authenticated, not encrypted"
 LEAVING = (signal.SIGTERM, signal.SIGINT)  # what takes one node out of an elastic job

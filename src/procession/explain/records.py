@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from procession.values.base import Record, Value
-from procession.values.exit import UNKNOWN_EXIT, Exit
+from procession.values.errors import UNKNOWN_EXIT, Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

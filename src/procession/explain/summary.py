@@ -6,10 +6,9 @@ import time
 
 from procession.explain.ends import harmless_report
 from procession.explain.report import FULL_TRACEBACKS, how_it_ended, of_all, traceback_of
-from procession.output.escape import harmless_text
+from procession.output.text import harmless_text
 from procession.rules.tables import Phase
-from procession.values.errors import GroupEnd, Outcome, RankEnd
-from procession.values.exit import signal_name
+from procession.values.errors import GroupEnd, Outcome, RankEnd, signal_name
 from procession.values.figures import duration
 from procession.values.spec import Spec
 

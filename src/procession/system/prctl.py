@@ -6,7 +6,7 @@ import ctypes
 import os
 
 from procession.system.files import named
-from procession.system.signals import plain as signal
+from procession.system.processes import plain as signal
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from procession.output.escape import shown
+from procession.output.text import shown
 from procession.values import figures
 from procession.values.figures import short_ranks
 from procession.view.rows import ODDITIES, oddities

@@ -12,7 +12,7 @@ from procession.control.leftover import (
     end_processes,
     find_left,
 )
-from procession.output.escape import shown
+from procession.output.text import shown
 from procession.system.processes import Seen
 
 EPILOG = """\

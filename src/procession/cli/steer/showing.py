@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from procession.cli import say
 from procession.output.console import Console
-from procession.output.escape import uncoloured
 from procession.output.feed import Source
 from procession.output.follow import Follower
 from procession.output.rankfiles import open_regular
+from procession.output.text import uncoloured
 
 STREAMS: tuple[Literal["out", "err"], ...] = ("out", "err")
 CONSOLE = "console.log"  # of a detached run: all of its output
