@@ -41,7 +41,6 @@ REPORTED = {
     "unpicklable": Outcome.UNPICKLABLE,
     "exit": Outcome.EXITED,
 }  # by kind of failure
-CODES = {"interrupted": 130}  # by kind of failure, for a report without a code; of other kinds 1
 
 
 def group_end(
@@ -179,7 +178,8 @@ def announced_by(rank: Rank, record: RankRecord) -> int | None:
     if not described or rank.stop_at is None or record.exit.signal is None:
         return None
     code = described.get("code")
-    return code if isinstance(code, int) and code else CODES.get(str(described.get("kind")), 1)
+    without = 130 if described.get("kind") == "interrupted" else 1
+    return code if isinstance(code, int) and code else without
 
 
 def outcome_of(spec: Spec, rank: Rank, record: RankRecord, agent_lost: bool) -> Outcome:
@@ -328,11 +328,11 @@ def none_started(why: str, note: str = "") -> RankEnd:
 
 def start_failed(spec: Spec, e: OSError) -> StartFailed:
     """Give the failure of a group of which nothing could be started."""
-    from procession.explain.report import START_HINTS
+    from procession.explain.report import START_HINTS, format_report
 
     cause = none_started(e.strerror or str(e), START_HINTS.get(e.errno or 0, ""))
     end = placed_in_job(GroupEnd(spec.name, spec.nproc, failures=(cause,)), spec)
-    return StartFailed(end, harmless_report(end))
+    return StartFailed(end, format_report(end))
 
 
 def failed_by(
@@ -342,20 +342,14 @@ def failed_by(
 
     error_of: gives what a rank sent about its failure, as `exception_of` reads it, or None.
     """
+    from procession.explain.report import format_report
+
     first = end.failures[0]
     kind = StartFailed if first.outcome is Outcome.NOT_STARTED else GroupFailed
-    failed = kind(end, harmless_report(end))
+    failed = kind(end, format_report(end))
     sent = error_of(first.rank)
     if sent is not None:
         from procession.prepare.results import exception_of
 
         failed.__cause__ = exception_of(program, sent)
     return failed
-
-
-def harmless_report(end: GroupEnd) -> str:
-    """Write the report, with whatever ranks wrote made harmless for a terminal."""
-    from procession.explain.report import format_report
-    from procession.output.text import harmless_text
-
-    return harmless_text(format_report(end))

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
+from procession.output.text import harmless_text
 from procession.system.processes import describe
 from procession.values.errors import GroupEnd, Outcome, RankEnd, signal_name
 from procession.values.figures import duration, format_ranks, size
@@ -61,7 +62,7 @@ LACKS_MEMORY = ("MemoryError", "allocate memory", "bad_alloc", "Cannot allocate"
 
 
 def format_report(end: GroupEnd) -> str:
-    """Write the report of a group that failed."""
+    """Write the report of a group that failed, made harmless for a terminal."""
     where = f" on node {end.node} of {end.nodes}" if end.nodes > 1 else ""
     end = _numbered_globally(end)
     cause = end.failures[0]
@@ -87,7 +88,7 @@ def format_report(end: GroupEnd) -> str:
     lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
     if end.run_dir:
         lines += ["", f"run directory: {end.run_dir}"]
-    return "\n".join(lines)
+    return harmless_text("\n".join(lines))
 
 
 def _before(end: GroupEnd) -> str:
@@ -154,7 +155,7 @@ def details(end: RankEnd) -> list[str]:
     lines = ["  " + ", ".join(facts)] if facts else []
     if end.note:
         lines.append(f"  {end.note}")
-    traceback = traceback_of(end)
+    traceback = end.traceback.rstrip("\n").splitlines()
     if traceback:
         lines += ["", *(f"  {line}".rstrip() for line in traceback)]
     tail = _without(end.stderr_tail, traceback)
@@ -164,11 +165,6 @@ def details(end: RankEnd) -> list[str]:
     if logs:
         lines += ["", f"  full log: {'  '.join(logs)}"]
     return lines
-
-
-def traceback_of(end: RankEnd) -> list[str]:
-    """Give the lines of a rank's traceback, none if it raised nothing."""
-    return end.traceback.rstrip("\n").splitlines()
 
 
 def what_happened(end: RankEnd) -> str:
@@ -302,12 +298,7 @@ def _one_line(text: str) -> str:
 
 
 def remark_on(
-    spec: Spec,
-    rank: Rank,
-    record: RankRecord,
-    left: Left,
-    outcome: Outcome,
-    announced: int | None,
+    spec: Spec, rank: Rank, record: RankRecord, left: Left, outcome: Outcome, announced: int | None
 ) -> str:
     """Say what else may explain the failure of a rank, "" for nothing."""
     if outcome is Outcome.NOT_STARTED:

@@ -226,9 +226,8 @@ def _left(resources: Resources, record: RankRecord, *, failed: bool, read: bool)
         return Left(out, err, stderr_tail=tail)
     path = run_dir.error_file(attempt, rank)
     log = out or err
-    described = bool(record.description.get("traceback"))
     there = os.path.lexists(path)
-    wanted = failed and not described and there
+    wanted = failed and there and not record.description.get("traceback")
     text, ignored = _read_error_file(path) if wanted else ("", "")
     return Left(
         stdout_log=out,
