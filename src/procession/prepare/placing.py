@@ -51,7 +51,6 @@ def place(spec: Spec, env: Mapping[str, str], root: str = "/") -> Placed:
     env: the launcher's variables. root: where /proc and /sys are.
     """
     wanted, nproc = spec.placement, spec.nproc
-    wanted.check_here()
     allowed = os.sched_getaffinity(0)
     if not wanted.chooses_cpus:
         threads = (max(1, len(allowed) // nproc),) * nproc if nproc > 1 else ()

@@ -60,12 +60,6 @@ def take_place(place: Job) -> None:
         if hard != resource.RLIM_INFINITY:
             limit = min(limit, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    if "ulimits" in place:
-        import resource
-
-        for name, value in place["ulimits"].items():
-            number: int = getattr(resource, f"RLIMIT_{name.upper()}")
-            resource.setrlimit(number, (value, resource.getrlimit(number)[1]))
 
 
 def _nice_session() -> None:
