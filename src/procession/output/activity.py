@@ -37,7 +37,7 @@ class Activity:
             paths = filter(None, self._streams.files.log_files(attempt, rank))
             files = [self._written(path, now) for path in paths]
             read = [tail.fed_at for tail in self._streams.read_of(rank)]
-            found[rank] = max(0, *read, *files)
+            found[rank] = max((0, *read, *files))
         return found
 
     def _written(self, path: str, now: int) -> int:
