@@ -3,6 +3,9 @@
 The pidfd of each rank is watched for one reason: to notice that the agent does not tell of a death.
 One look, a moment after the first death, is for all until then: in a large group that ends, the
 agent has told of them all by that time.
+
+All reading of files that ranks have left is here. It may take as long as a disk hangs, so callers
+say whether it is to be done, and in which thread.
 """
 
 from __future__ import annotations
