@@ -58,6 +58,7 @@ IN_EVERY_RANK = (
     "rules/messages",
     "rules/tables",
     "agent/",
+    "system/__init__",
     "system/eventloop",
     "system/facts",
     "system/files",

@@ -2,10 +2,6 @@
 
 The kernel may reuse a pid between the look and the signal. So a process that was seen is signalled
 by a pidfd, and only if its start time is still the same.
-
-`plain` is the `signal` module below its enumerations. `signal` itself imports `enum` and much with
-it, which is felt where an agent starts. And its `pthread_sigmask` makes a member of an enumeration
-of every signal that was blocked, which is felt where it is called for each rank.
 """
 
 from __future__ import annotations
@@ -14,16 +10,14 @@ import errno
 import fcntl
 import os
 
+from procession.system import plain
 from procession.system.files import pairs, process_fields, read
 from procession.values.base import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal as plain
     from collections.abc import Collection, Iterable, Mapping
     from typing import Final
-else:
-    import _signal as plain
 
 DEAD = (b"Z", b"X")
 PF_DYING = 0x4 | 0x200 | 0x400  # PF_EXITING, PF_DUMPCORE, PF_SIGNALED in include/linux/sched.h
