@@ -26,7 +26,7 @@ def measure(plan: Plan) -> list[Figure]:
         {
             "ours": lambda: command(PROCESSION),
             "peer": lambda: command([*TORCHRUN, "--no-python"]),
-            "limit": lambda: command([PYTHON, limit("spawn_one")]),
+            "limit": lambda: command([PYTHON, limit("spawn_wait"), "1"]),
         },
         plan.repeat * ROUNDS,
     )

@@ -16,7 +16,7 @@ def memory(plan: Plan, command: list[str]) -> tuple[float, float]:
 
 
 def measure(plan: Plan) -> list[Figure]:
-    launch = [PYTHON, program("launch_stay")]
+    launch = [PYTHON, program("launch_function")]
     samples = alternate(
         {
             "ours": lambda: memory(plan, [*launch, "procession", str(RANKS), "{at}"]),

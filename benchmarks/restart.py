@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from figures import Figure, Goal
-from measure import PYTHON, TORCHRUN, alternate, limit, program, run
+from measure import PROCESSION, PYTHON, TORCHRUN, alternate, limit, program, run
 from script import Plan
 
 RANKS = 16
@@ -24,14 +24,12 @@ def measure(plan: Plan) -> list[Figure]:
         at = plan.directory()
         return restarted([*launcher, str(at)], at, RANKS)
 
-    count = str(RANKS)
+    words = ["--nproc-per-node", str(RANKS), "--max-restarts", "1", RANK]
     samples = alternate(
         {
-            "ours": lambda: restart(PYTHON, program("launch_restart"), count),
-            "peer": lambda: restart(
-                *TORCHRUN, "--nproc-per-node", count, "--max-restarts", "1", RANK
-            ),
-            "limit": lambda: restart(PYTHON, limit("restart"), count, RANK),
+            "ours": lambda: restart(*PROCESSION, *words),
+            "peer": lambda: restart(*TORCHRUN, *words),
+            "limit": lambda: restart(PYTHON, limit("fork_ranks"), str(RANKS), "torch", RANK),
         },
         plan.repeat,
     )

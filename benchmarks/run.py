@@ -77,7 +77,7 @@ def versions() -> dict[str, str]:
 def run(name: str, options: list[str]) -> dict[str, Any] | None:
     """Run one benchmark; None if it failed, and then it has said why."""
     load = os.getloadavg()[0]
-    command = [sys.executable, str(HERE / "script.py"), name, "--json", *options]
+    command = [sys.executable, str(HERE / "script.py"), name, *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         print(f"{name}: failed", file=sys.stderr)

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from table import table
+import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
 REPEAT, QUICK_REPEAT = 5, 2
@@ -39,10 +39,9 @@ class Plan:
 
 
 def main(arguments: list[str]) -> None:
-    """Run a benchmark, a module beside this one with a `measure(plan)`, and print what it found."""
+    """Run a benchmark, a module with a `measure(plan)` beside this one; prints samples as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", help="a file in benchmarks/, without .py")
-    parser.add_argument("--json", action="store_true", help="print JSON, with all samples")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_REPEAT} samples, of less")
     parser.add_argument("--repeat", type=int, help=f"samples of each way (default: {REPEAT})")
     options = parser.parse_args(arguments)
@@ -64,8 +63,7 @@ def main(arguments: list[str]) -> None:
     except TimeoutError as e:
         sys.exit(f"{options.name}: {str(e) or f'took longer than {MOST_SECONDS:g} s'}")
     figures = [figure.as_dict() for figure in found]
-    told = {"benchmark": options.name, "repeat": repeat, "figures": figures}
-    print(json.dumps(told) if options.json else table([told]))
+    print(json.dumps({"benchmark": options.name, "repeat": repeat, "figures": figures}))
 
 
 def _equal_environment(scratch: str) -> None:
@@ -82,12 +80,9 @@ def _equal_environment(scratch: str) -> None:
 
 
 def _end_all_below() -> None:
-    me = os.getpid()
     while True:
-        with open(f"/proc/{me}/task/{me}/children") as f:
-            children = [int(word) for word in f.read().split()]
-        for pid in children:
-            os.kill(pid, signal.SIGKILL)
+        for child in psutil.Process().children():
+            child.kill()
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:

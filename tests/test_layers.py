@@ -58,6 +58,7 @@ IN_EVERY_RANK = (
     "rules/messages",
     "rules/tables",
     "agent/",
+    "system/__init__",
     "system/eventloop",
     "system/facts",
     "system/files",
@@ -65,12 +66,10 @@ IN_EVERY_RANK = (
     "system/libraries",
     "system/prctl",
     "system/processes",
-    "system/signals",
     "system/vfork",
     "system/tree",
     "values/base",
     "values/errors",
-    "values/exit",
 )
 OF_LAUNCHERS = ("agent/boot", "agent/client", "agent/pool")
 

@@ -9,84 +9,76 @@ import signal
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 
 RANK = str(Path(__file__).with_name("detect_rank.py"))
 
 
+LOOK = 0.001  # seconds between two looks of elastic, whose default is 1
+
+
+def start(way, n, *command):
+    """Start a program n times. Gives the group; what waits, and says who failed; what closes it."""
+    launcher = import_module(way)
+    if way == "procession":
+        group = launcher.start(command, nproc=n)
+
+        def wait(_):
+            try:
+                group.wait()
+            except launcher.GroupFailed as e:
+                return {e.cause.rank}
+            return set()
+
+        return group, wait, lambda: None
+    logs = tempfile.TemporaryDirectory()
+    group = launcher.start(n, logs.name, *command)
+
+    def close():
+        group.close()
+        logs.cleanup()
+
+    # It has ended the others, and counts them, too.
+    return group, lambda period: {*group.wait(period=period).failures}, close
+
+
 def commands(way, n):
     """Start and reap many /bin/true, twice: the seconds of each."""
-    if way == "procession":
-        import procession
-
-        def launch():
-            procession.run(["/bin/true"], nproc=n)
-    else:
-        import elastic
-
-        def launch():
-            with tempfile.TemporaryDirectory() as logs:
-                started = elastic.start(n, logs, "/bin/true")
-                started.wait(period=0.001)  # its default looks once a second
-                started.close()
-
     seconds = []
     for _ in range(2):
         begin = time.perf_counter()
-        launch()
+        _, wait, close = start(way, n, "/bin/true")
+        assert not wait(LOOK)
+        close()
         seconds.append(time.perf_counter() - begin)
     return seconds
 
 
 def detect(way, n, directory):
     """Run detect_rank.py: when `wait` had returned, in ns of the monotonic clock."""
-    if way == "procession":
-        import procession
-
-        group = procession.start([sys.executable, RANK, directory], nproc=n)
-        try:
-            group.wait()
-        except procession.GroupFailed as e:
-            assert e.cause.rank == n - 1
-        return time.monotonic_ns()
-    import elastic
-
-    with tempfile.TemporaryDirectory() as logs:
-        group = elastic.start(n, logs, sys.executable, RANK, directory)
-        assert group.wait().failures
-        now = time.monotonic_ns()
-        group.close()
-        return now
+    _, wait, close = start(way, n, sys.executable, RANK, directory)
+    assert n - 1 in wait(1)
+    now = time.monotonic_ns()
+    close()
+    return now
 
 
 def many(way, n):
     """Start many /bin/sleep, kill one, and wait until all have ended: the seconds of both."""
     if way == "procession":
-        import procession
-
-        procession.run(["/bin/true"])  # imports, and an agent that rests
-        begin = time.perf_counter()
-        group = procession.start(["/bin/sleep", "1000"], nproc=n)
-        started = time.perf_counter()
-        os.kill(group.pids()[n // 2], signal.SIGKILL)
-        try:
-            group.wait()
-        except procession.GroupFailed as e:
-            assert e.cause.rank == n // 2
-        return started - begin, time.perf_counter() - started
-    import elastic
-
-    with tempfile.TemporaryDirectory() as logs:
-        begin = time.perf_counter()
-        group = elastic.start(n, logs, "/bin/sleep", "1000")
-        started = time.perf_counter()
-        os.kill(group.pids()[n // 2], signal.SIGKILL)
-        result = group.wait(period=0.001)  # its default looks once a second
-        assert n // 2 in result.failures  # with those that it has ended
-        group.close()
-        return started - begin, time.perf_counter() - started
+        import_module(way).run(["/bin/true"])  # imports, and an agent that rests
+    begin = time.perf_counter()
+    group, wait, close = start(way, n, "/bin/sleep", "1000")
+    started = time.perf_counter()
+    os.kill(group.pids()[n // 2], signal.SIGKILL)
+    assert n // 2 in wait(LOOK)
+    ended = time.perf_counter()
+    close()
+    return started - begin, ended - started
 
 
 if __name__ == "__main__":
     work = {"commands": commands, "detect": detect, "many": many}[sys.argv[1]]
+    import_module(sys.argv[2])  # is not part of the work
     print(json.dumps(work(sys.argv[2], int(sys.argv[3]), *sys.argv[4:])))

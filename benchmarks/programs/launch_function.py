@@ -1,6 +1,6 @@
 """Launch a function from a process that has imported torch; prints the seconds of two launches.
 
-launch_function.py procession|spawn|limit RANKS
+launch_function.py procession|spawn|limit RANKS [DIRECTORY]; with a directory, ranks stay.
 """
 
 import json
@@ -11,20 +11,12 @@ import time
 from pathlib import Path
 
 import torch.multiprocessing
-from functions import count
+from functions import count, stay
 
 import procession
 
 FORK_RANKS = Path(__file__).parents[1] / "limits" / "fork_ranks.py"
 SCRIPT = Path(__file__).with_name("torch_rank.py")
-
-
-def by_procession(n):
-    assert procession.run(count, nproc=n) == [1] * n
-
-
-def by_spawn(n):
-    torch.multiprocessing.spawn(count, nprocs=n)
 
 
 def by_hand(n, first):
@@ -40,14 +32,15 @@ def by_hand(n, first):
         assert os.wait()[1] == 0
 
 
-def main(way, n):
+def main(way, n, *directory):
+    call = stay if directory else count
     seconds = []
     for k in range(2):
         begin = time.perf_counter()
         if way == "procession":
-            by_procession(n)
+            assert procession.run(call, args=directory, nproc=n) == [1] * n
         elif way == "spawn":
-            by_spawn(n)
+            torch.multiprocessing.spawn(call, directory, nprocs=n)
         else:
             by_hand(n, first=k == 0)
         seconds.append(time.perf_counter() - begin)
@@ -55,4 +48,4 @@ def main(way, n):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

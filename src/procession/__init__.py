@@ -35,9 +35,8 @@ _NAMES = {
     "values.placement": "Placement",
     "values.events": "Event",
     "rules.tables": "Phase",
-    "values.exit": "Exit",
-    "values.errors": "Outcome RankEnd GroupEnd GroupFailed GroupStopped StartFailed SpecError "
-    "RemoteError ProcessionError",
+    "values.errors": "Exit Outcome RankEnd GroupEnd GroupFailed GroupStopped StartFailed "
+    "SpecError RemoteError ProcessionError",
     "worker.board": "beat stopping",
     "worker.shared": "once",
     "values.program": "Command Script Module Function",
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from procession.group.result import Result
     from procession.rules.tables import Phase
     from procession.values.errors import (
+        Exit,
         GroupEnd,
         GroupFailed,
         GroupStopped,
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
         StartFailed,
     )
     from procession.values.events import Event
-    from procession.values.exit import Exit
     from procession.values.placement import Placement
     from procession.values.policy import Hang, Logs, Restart, Std, Stop
     from procession.values.program import Command, Function, Module, Script

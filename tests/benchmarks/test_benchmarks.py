@@ -160,7 +160,7 @@ def test_a_benchmark_that_takes_too_long_fails_and_leaves_nothing(tmp_path):
 
         if __name__ == "__main__":
             script.MOST_SECONDS = 0.5
-            script.main(["slow", "--json"])
+            script.main(["slow"])
         """,
     )
     done = run_python(slow)

@@ -33,7 +33,7 @@ from seams.rules import (
     WorkerEvent,
     event_of,
 )
-from seams.system import eventloop, signals, tree
+from seams.system import eventloop, processes, tree
 from seams.worker import DONE, ERROR, FAILED, HEADER, INLINE, VALUE
 
 from .kernel import AGENT, ROOM, SECOND, File, Kernel
@@ -90,11 +90,11 @@ class Watched(Server):
 
     def _send(self):
         super()._send()
-        processes = self._run._processes if self._run is not None else ()
-        for each in processes:
+        own = self._run._processes if self._run is not None else ()
+        for each in own:
             if each is not None and each.channel is not None:
                 assert len(each.channel._data) <= HELD
-        assert self._sender.size <= QUEUED * (1 + len(processes)) + (64 << 10)
+        assert self._sender.size <= QUEUED * (1 + len(own)) + (64 << 10)
 
 
 class World:
@@ -138,7 +138,7 @@ class World:
             run: {"time": clock, "state_of": lambda _: seen, "pidfd_of": system.pidfd_open},
             children: both,
             tree: {"os": system, "children": lambda: [p.pid for p in kernel.below(AGENT)]},
-            signals: {"os": system},
+            processes: {"os": system},
             protocol: {"os": system, "select": kernel.select()},
             limits: both,
             order: {"time": clock, "caught_alive": self._caught_alive},

@@ -221,7 +221,8 @@ def test_a_single_rank_that_is_gone_and_decided_about_is_not_given_up():
 def test_ranks_that_keep_failing_move_no_deadline_of_another():
     group = single(3)
     hangs = group("reported", 0, ok=False) + group("hung", 1, ok=False)
-    assert {a.deadline.key for a in hangs if isinstance(a, Arm)} == {(LINGER_IT, 0), (REAP_IT, 1)}
+    armed = {(a.deadline.kind, a.deadline.rank) for a in hangs if isinstance(a, Arm)}
+    assert armed == {(LINGER_IT, 0), (REAP_IT, 1)}
     for life in range(3):
         group("reported", 2, ok=False)
         again = fails(group, 2, again=True)

@@ -35,6 +35,11 @@ KILLS = (Stage.KILLED, Stage.SWEEP_KILLED)
 NOT_THERE_YET = (Worker.PENDING, Worker.STARTING)
 
 
+def key_of(deadline):
+    """Give what two deadlines have in common of which the later one replaces the other."""
+    return deadline.kind if deadline.rank < 0 else (deadline.kind, deadline.rank)
+
+
 class World:
     """A lifecycle, and what it has asked for and not yet heard of.
 
@@ -58,7 +63,7 @@ class World:
     def tell(self, event):
         """Let an event happen. Returns the actions, which are asked for from now on."""
         if isinstance(event, Deadline):
-            self.armed.pop(event.key, None)
+            self.armed.pop(key_of(event), None)
         elif isinstance(event, Swept):
             self.sweep_due = False
         elif isinstance(event, RankEvent):
@@ -88,7 +93,7 @@ class World:
                 self.sweep_due = True
             elif isinstance(action, Arm):
                 if self.expires or action.deadline.kind is not DeadlineKind.PATIENCE:
-                    self.armed[action.deadline.key] = action.deadline
+                    self.armed[key_of(action.deadline)] = action.deadline
             elif isinstance(action, End):
                 self.stop_due.clear()
                 self.kill_due.clear()

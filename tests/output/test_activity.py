@@ -20,8 +20,8 @@ class World:
         self.read = 0
         self.seen = activity.Activity(
             SimpleNamespace(
-                log_paths=lambda attempt, rank: (str(self.path), ""),
-                last_read=lambda rank: self.read,
+                files=SimpleNamespace(log_files=lambda attempt, rank: (str(self.path), "")),
+                read_of=lambda rank: [SimpleNamespace(fed_at=self.read)],
             )
         )
 

@@ -6,10 +6,11 @@ __getattr__ = lazily(
     {
         "procession.output": "activity follow",
         "procession.output.console": "Console",
-        "procession.output.escape": "harmless harmless_text shown unfinished",
         "procession.output.feed": "Feed Source",
         "procession.output.follow": "Follower",
-        "procession.output.lines": "LineSplitter Tail end_of last_line",
-        "procession.output.rankfiles": "read_error_file",
+        "procession.output.rankfiles": "end_of read_error_file",
+        "procession.output.text": (
+            "LineSplitter Tail harmless harmless_text last_line shown unfinished"
+        ),
     }
 )

@@ -9,10 +9,10 @@ __getattr__ = lazily(
         "procession.values.cpusets": "Cpu bind deal in_turn shares",
         "procession.values.environment": "Node among given_run_id rank_environment",
         "procession.values.errors": (
-            "GroupEnd HUNG_CODE Outcome ProcessionError RankEnd SIMULTANEOUS SpecError StartFailed"
+            "Exit GroupEnd HUNG_CODE Outcome ProcessionError RankEnd SIMULTANEOUS SpecError "
+            "StartFailed signal_name"
         ),
         "procession.values.events": "Event",
-        "procession.values.exit": "Exit signal_name",
         "procession.values.masking": "masked masked_words names_secret",
         "procession.values.placement": "Placement read_size",
         "procession.values.policy": "Hang Logs Restart Route Std Stop",

@@ -15,7 +15,7 @@ import sys
 
 from procession.system.files import named
 from procession.system.identity import own_mark, proc_is_ours
-from procession.system.signals import wake
+from procession.system.processes import wake
 from procession.system.tree import CHILDREN
 from procession.worker.shown import HUGE_PAGES, ROOM_BYTES, TITLE_ROOM, TUNABLES
 from procession.worker.shown import ROOM as MARK_ROOM

@@ -21,9 +21,9 @@ import os
 import resource  # noqa: F401  # pyright: ignore[reportUnusedImport]
 import time
 
+from procession.system import plain as signal
 from procession.system import tree
-from procession.system.signals import plain as signal
-from procession.system.signals import signal_group, signal_groups
+from procession.system.processes import signal_group, signal_groups
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from procession.agent import boot, protocol
+from procession.system import plain
 from procession.system.child import Child
-from procession.system.descriptors import fill_standard
+from procession.system.files import fill_standard
 from procession.system.identity import start_of
+from procession.system.processes import Held
 from procession.system.remains import page_file
-from procession.system.signals import Held, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

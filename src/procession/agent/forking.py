@@ -26,8 +26,8 @@ import time
 
 from procession.agent.programs import Programs
 from procession.agent.protocol import close_all
+from procession.system import plain as signal
 from procession.system.prctl import die_with_parent
-from procession.system.signals import plain as signal
 from procession.worker import setup
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay

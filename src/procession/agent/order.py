@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import time
 
+from procession.system import plain as signal
 from procession.system.processes import caught_alive
-from procession.system.signals import plain as signal
 from procession.values.base import Record
 from procession.values.errors import SIMULTANEOUS
 

@@ -19,8 +19,7 @@ import os
 
 from procession.agent.protocol import is_readable
 from procession.system.prctl import hear_of_parents_end
-from procession.system.processes import pidfd_of
-from procession.system.signals import wake
+from procession.system.processes import pidfd_of, wake
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:

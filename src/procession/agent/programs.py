@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 
-from procession.system.signals import plain as signal
+from procession.system import plain as signal
 from procession.system.vfork import Chain
 from procession.values.base import Record
 from procession.worker.setup import IGNORED_BY_PYTHON, STREAMS

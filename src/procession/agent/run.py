@@ -32,8 +32,8 @@ from procession.rules.messages import (
     plain,
 )
 from procession.rules.tables import DeadlineKind, Phase, Worker, WorkerEvent
+from procession.system import plain as signal
 from procession.system.processes import pidfd_of, state_of
-from procession.system.signals import plain as signal
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -151,7 +151,8 @@ class Run:
                 at = time.monotonic_ns()
                 self.handle(Deadline(kind, deadline.attempt, at, deadline.rank))
 
-            self._loop.after(deadline.key, seconds, fire)
+            # A later one of the group, or of this rank, replaces it.
+            self._loop.after(kind if deadline.rank < 0 else (kind, deadline.rank), seconds, fire)
 
     def _tell_limits(self) -> None:
         ends = self._limits.grace_ends

@@ -37,11 +37,11 @@ from procession.agent.owner import Owner
 from procession.agent.protocol import close_all, is_readable
 from procession.agent.quiet import Quiet
 from procession.agent.run import WISHES, Run
+from procession.system import plain as signal
 from procession.system.eventloop import EventLoop
 from procession.system.files import descriptors
 from procession.system.prctl import become_subreaper, hear_of_parents_end
-from procession.system.signals import plain as signal
-from procession.system.signals import wake_no_more
+from procession.system.processes import wake_no_more
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:

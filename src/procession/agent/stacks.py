@@ -17,6 +17,7 @@ import errno
 import os
 import time
 
+from procession.system import plain as signal
 from procession.system.processes import (
     ENDED,
     STOPPED,
@@ -26,7 +27,6 @@ from procession.system.processes import (
     wait_channel,
     waits_for_signal,
 )
-from procession.system.signals import plain as signal
 from procession.values.base import Record
 from procession.worker.stackfile import FIRST_FD, SIGNAL, name_of
 

@@ -20,16 +20,12 @@ from procession.engines.plain import group_end, plain_group
 from procession.engines.rendezvous.hosting import open_door
 from procession.engines.rendezvous.member import Waiting, make_node_process, say_spare, take_part
 from procession.engines.rendezvous.secret import find_trust
-from procession.engines.rendezvous.terms import (
-    Terms,
-    read_endpoint,
-    read_machines,
-    terms_of_conf,
-)
+from procession.engines.rendezvous.terms import Terms, read_endpoint, read_machines, terms_of_conf
 from procession.engines.tunnel import check
+from procession.explain.ends import failed_by
 from procession.explain.summary import report_of
 from procession.group.group import Group
-from procession.group.result import StillRuns, failed_by
+from procession.group.result import StillRuns
 from procession.prepare.results import value_of
 from procession.rules.tables import Phase
 from procession.system.threads import Latch

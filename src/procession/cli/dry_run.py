@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from procession.agent.boot import interpreter_flags
-from procession.output.escape import shown
+from procession.output.text import shown
 from procession.preload.choose import plan_of, preload_of
 from procession.preload.plan import explain
 from procession.prepare.placing import place

@@ -20,7 +20,7 @@ from procession.cli.words import (
     Option,
     Parser,
 )
-from procession.values.placement import MODES, read_ulimits
+from procession.values.placement import MODES
 from procession.values.policy import Stop
 from procession.values.spec import START_METHODS
 
@@ -148,10 +148,6 @@ RANKS = (
         read=readers.whole, target="placement.nice"),
     Option(("--memory-limit",), "SIZE", "the most memory of each rank, for example 4G or 512M",
         target="placement.memory_limit"),
-    Option(("--ulimit",), "NAME=NUMBER,...",
-        "soft limits of each rank, by the names of prlimit(1), for example "
-        "nofile=65536,core=unlimited",
-        read=read_ulimits, target="placement.ulimits"),
     Option(("--virtual-local-rank",), "",
         "LOCAL_RANK is 0 in each rank, and CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES, if it is "
         "set) names one GPU",

@@ -8,8 +8,7 @@ from __future__ import annotations
 import signal
 
 from procession.values.base import is_count
-from procession.values.errors import SpecError
-from procession.values.exit import is_signal
+from procession.values.errors import SpecError, is_signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ def say(text: str, stream: Any, timeout: float | None = None) -> None:
     If text is lost for another reason, such as a full disk, `fault` says why.
     """
     from procession.output.console import Console
-    from procession.output.escape import harmless_text
+    from procession.output.text import harmless_text
 
     global fault
     console = Console(stream)
@@ -50,7 +50,7 @@ def say_note(text: str, patience: float | None = None) -> None:
 
 def refuse(command: str, text: str) -> NoReturn:
     """Say in one line what is wrong with the command line, and exit with code 2."""
-    from procession.output.escape import shown
+    from procession.output.text import shown
 
     line = shown(" ".join(text.splitlines()))
     say(f"{command}: error: {line}\n", sys.stderr)

@@ -11,7 +11,7 @@ import errno
 import os
 
 from procession.system.directories import Refused, inside, open_runtime, socket_name
-from procession.values.exit import signal_name
+from procession.values.errors import signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

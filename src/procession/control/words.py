@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from procession.output.escape import shown
+from procession.output.text import shown
 from procession.values.figures import number
 
 GONE = ("EXITED", "LOST")

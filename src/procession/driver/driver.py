@@ -151,7 +151,7 @@ class Driver:
 
     def say(self, line: str) -> None:
         """Show a line of our own; see `Group.say`."""
-        from procession.output.escape import shown
+        from procession.output.text import shown
 
         self.display.say(shown(line).encode(errors="backslashreplace") + b"\n")
 

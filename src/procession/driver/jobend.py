@@ -12,8 +12,7 @@ from procession.explain.stacks import merge, text
 from procession.prepare.work import Work
 from procession.rules.tables import Ended
 from procession.values.base import Record
-from procession.values.errors import GroupEnd, Outcome, RankEnd
-from procession.values.exit import Exit
+from procession.values.errors import Exit, GroupEnd, Outcome, RankEnd
 
 TIMES = ("started_at", "beat_at")  # of a rank, in seconds since 1970
 SEEN_LATE = 50_000_000  # ns

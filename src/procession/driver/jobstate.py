@@ -21,8 +21,7 @@ from procession.engines.link import Link
 from procession.engines.pump import CREDIT
 from procession.engines.will import Heir
 from procession.engines.wire import KEY_BYTES
-from procession.explain.ends import none_started
-from procession.explain.facts import facts_of_failure, facts_of_start
+from procession.explain.ends import facts_of_failure, facts_of_start, none_started
 from procession.output.rundir import Files, run_of
 from procession.output.wiring import Display
 from procession.prepare.work import Work
@@ -31,9 +30,8 @@ from procession.rules.jobwords import JobPhase, Slot
 from procession.rules.tables import Phase
 from procession.system.threads import Latch
 from procession.values.base import Record
-from procession.values.errors import GroupEnd, Outcome
+from procession.values.errors import Exit, GroupEnd, Outcome, signal_name
 from procession.values.events import NO_FACTS
-from procession.values.exit import Exit, signal_name
 from procession.values.program import Program
 
 Look = dict[str, Any]

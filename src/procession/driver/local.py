@@ -9,16 +9,14 @@ from collections.abc import Callable, Iterator
 
 from procession.agent.client import Agent
 from procession.driver.driver import DRAIN_SECONDS, Driver
-from procession.explain.ends import announced_by
-from procession.explain.facts import facts_of_failure, facts_of_start, load_words
+from procession.explain.ends import announced_by, facts_of_failure, facts_of_start
 from procession.machine.machine import Machine
 from procession.prepare.jobs import RankJobs
 from procession.rules import messages
 from procession.rules.messages import StopWanted
 from procession.rules.tables import DeadlineKind, Phase, Worker
-from procession.values.errors import GroupEnd, ProcessionError
+from procession.values.errors import Exit, GroupEnd, ProcessionError
 from procession.values.events import NO_FACTS
-from procession.values.exit import Exit
 from procession.values.policy import StopRequest
 from procession.values.program import Function, Program
 from procession.values.spec import Spec
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from procession.rules.restarting import Decision
 
     T = TypeVar("T")
-
-LOAD_SECONDS = 0.05  # many short runs are over by then
 
 
 class LocalDriver(Driver):
@@ -206,8 +202,6 @@ class LocalDriver(Driver):
 
     def _note_phase(self) -> None:
         phase = self._noted = self.phase
-        if phase in (Phase.RUNNING, Phase.STOPPING):
-            self._prepare()
         detail, facts = "", NO_FACTS
         if phase is Phase.STARTING:
             facts = facts_of_start(self.spec, self.run_id)
@@ -253,18 +247,6 @@ class LocalDriver(Driver):
         self._note_phase()
 
     # -- the end
-
-    def _prepare(self) -> None:
-        """Have what says how a group failed loaded before it is needed.
-
-        While ranks end, after what is to be done now; or soon after all have begun. Then a failure
-        does not wait for it, and a run of weeks can still explain itself when this package was
-        replaced meanwhile.
-        """
-        wait, stacks = LOAD_SECONDS, self.spec.hang.stacks and self.spec.is_python
-        if self.life.failures:
-            wait, stacks = 0.0, False  # they have been taken by now
-        self.loop.after(load_words, wait, lambda: load_words(stacks))
 
     def conclude(self) -> GroupEnd:
         """Show what is left to show, and say how the group ended."""

@@ -12,7 +12,7 @@ from procession.driver.jobstate import JobState, NodeRecord
 from procession.engines.plain import group_end, rank_end
 from procession.engines.tunnel import possible
 from procession.engines.wire import Message
-from procession.explain.facts import facts_of_failure
+from procession.explain.ends import facts_of_failure
 from procession.machine.machine import KINDS
 from procession.prepare.results import permitted
 from procession.rules.jobwords import (
@@ -26,8 +26,7 @@ from procession.rules.jobwords import (
     StopWanted,
 )
 from procession.rules.restarting import Decision
-from procession.values.errors import GroupEnd
-from procession.values.exit import Exit, signal_name
+from procession.values.errors import Exit, GroupEnd, signal_name
 
 NOT_ENCRYPTED = "authenticated, not encrypted"
 LEAVING = (signal.SIGTERM, signal.SIGINT)  # what takes one node out of an elastic job

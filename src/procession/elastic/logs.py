@@ -205,9 +205,9 @@ class DestFiles(Files):
         return self._dest.error_files.get(rank) or ""
 
     def log_file(self, attempt: int, rank: int, stream: str) -> str:
-        """Give the path of a rank's stream, "" if that is the console."""
+        """Give the path of a rank's stream, "" where it has no file."""
         paths = self._dest.stdouts if stream == "stdout" else self._dest.stderrs
-        return paths[rank]
+        return "" if paths[rank] == os.devnull else paths[rank]
 
     def open_log(self, attempt: int, rank: int, stream: str) -> int:
         """Open that file for the rank, emptied. Raises OSError."""

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from procession.values.base import Value, cast
-from procession.values.errors import GroupEnd, Outcome, RankEnd
-from procession.values.exit import Exit
+from procession.values.errors import Exit, GroupEnd, Outcome, RankEnd
 
 Fields = dict[str, Any]
 

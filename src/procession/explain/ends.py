@@ -1,20 +1,30 @@
-"""From what was seen of a group to how it ended: records of ranks become `GroupEnd`."""
+"""From what was seen of a group to how it ended: as `GroupEnd`, in events, and as exceptions.
+
+The words for it are in `report`, which is loaded when a group fails, or soon after it has begun.
+"""
 
 from __future__ import annotations
 
-import errno
-import signal
-import sys
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from procession.explain.records import Left, RankRecord
 from procession.rules.lifecycle import Lifecycle, Rank
-from procession.rules.tables import Ended
-from procession.system.processes import describe
-from procession.values.errors import GroupEnd, Outcome, RankEnd, StartFailed
-from procession.values.exit import signal_name
-from procession.values.program import Function
+from procession.rules.messages import RankEvent
+from procession.rules.tables import Ended, Worker, WorkerEvent
+from procession.values.errors import (
+    Exit,
+    GroupEnd,
+    GroupFailed,
+    Outcome,
+    RankEnd,
+    StartFailed,
+    signal_name,
+)
+from procession.values.events import NO_FACTS
+from procession.values.masking import masked_words
+from procession.values.program import Function, Program, words_of
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -23,30 +33,14 @@ if TYPE_CHECKING:
 
     from procession.explain.stacks.text import Stack
 
-# Stages of a start (see `RankRecord.start_fault`) in which the launcher makes what a rank gets.
-OWN_STAGES = ("make its streams", "find an agent and a port")
-LIMIT_HINTS = {
-    errno.EAGAIN: "the limit of processes is reached: see ulimit -u",
-    errno.ENOMEM: "memory is short",
-    errno.EMFILE: "the limit of open files is reached: see ulimit -n",
-    errno.ENFILE: "the whole machine has too many open files: see fs.file-max",
-}
-START_HINTS = {
-    **LIMIT_HINTS,
-    errno.ENOENT: "check the name of the program, its interpreter line (#!) and its directory",
-    errno.ENOEXEC: "the file is executable but no program: is its first line (#!) missing?",
-    errno.EACCES: "chmod +x the program, or name its interpreter",
-}
-HOOKED = 'if a hook of os.register_at_fork waits, use the start method "spawn"'
-DEBUGGED = 'a debugger follows what is started here: set "subProcess": false in its configuration'
-LACKS_MEMORY = ("MemoryError", "allocate memory", "bad_alloc", "Cannot allocate")
+    Facts = dict[str, Any]
+
 REPORTED = {
     "raised": Outcome.RAISED,
     "interrupted": Outcome.INTERRUPTED,
     "unpicklable": Outcome.UNPICKLABLE,
     "exit": Outcome.EXITED,
 }  # by kind of failure
-CODES = {"interrupted": 130}  # by kind of failure, for a report without a code; of other kinds 1
 
 
 def group_end(
@@ -137,7 +131,11 @@ def rank_end(
         message = f"could not {record.start_fault[0]}: {record.start_fault[2]}"
     if outcome is Outcome.HUNG:
         message = _hung(record, stack)
-    announced = announced_by(rank, record)
+    announced, note = announced_by(rank, record), ""
+    if failed and load_words():
+        from procession.explain.report import remark_on
+
+        note = remark_on(spec, rank, record, left, outcome, announced)
     happened = rank.failed_at or record.exited_at
     reported = happened != record.exited_at
     return RankEnd(
@@ -161,7 +159,7 @@ def rank_end(
         stderr_log=left.stderr_log,
         error_file=left.error_file,
         out_of_memory=record.out_of_memory,
-        note=_note(spec, rank, record, left, outcome, announced) if failed else "",
+        note=note,
     )
 
 
@@ -180,7 +178,8 @@ def announced_by(rank: Rank, record: RankRecord) -> int | None:
     if not described or rank.stop_at is None or record.exit.signal is None:
         return None
     code = described.get("code")
-    return code if isinstance(code, int) and code else CODES.get(str(described.get("kind")), 1)
+    without = 130 if described.get("kind") == "interrupted" else 1
+    return code if isinstance(code, int) and code else without
 
 
 def outcome_of(spec: Spec, rank: Rank, record: RankRecord, agent_lost: bool) -> Outcome:
@@ -208,81 +207,112 @@ def outcome_of(spec: Spec, rank: Rank, record: RankRecord, agent_lost: bool) -> 
     return Outcome.RETURNED if record.report is not None else Outcome.NO_VALUE
 
 
-def _lacked_memory(described: dict[str, Any]) -> bool:
-    """Whether a rank reported that it was refused memory, as by a limit of its process."""
-    said = f"{described.get('type')} {described.get('message')}"
-    return any(word in said for word in LACKS_MEMORY)
+# -- as facts of events; docs/eventkinds.py has the table of it
 
 
-def _note(
-    spec: Spec,
-    rank: Rank,
-    record: RankRecord,
-    left: Left,
-    outcome: Outcome,
-    announced: int | None,
-) -> str:
-    if outcome is Outcome.NOT_STARTED:
-        return _start_hint(record)
-    if outcome is Outcome.LOST and record.pid is not None:
-        return f"its process {describe(record.pid)}"
-    notes: list[str] = []
-    if record.description.get("shared") and spec.shared is not None:
-        from procession.values.shared import name_of  # it is there: it has checked the set-up
-
-        notes.append(f"raised by the shared set-up {name_of(spec.shared)}, before the program")
-    if record.refused:
-        notes.append(record.refused)
-    elif outcome is Outcome.NO_VALUE:
-        notes.append("did it call os._exit or exec, or close its descriptors?")
-    elif rank.reported_ok:
-        notes.append(
-            "its program had come to a good end; it failed afterwards, in an exit handler or thread"
-        )
-    elif outcome is Outcome.TORN_VALUE:
-        how = signal_name(record.exit.signal) if record.exit.signal else str(record.exit)
-        notes.append(f"it ended ({how}) before its value had arrived in full")
-    elif announced is not None and record.exit.signal is not None:
-        notes.append(
-            f"it did not exit then; the group ended it by {signal_name(record.exit.signal)}"
-        )
-    children = _children(record, outcome)
-    if children:
-        notes.append(children)
-    if left.ignored:
-        notes.append(f"its error file was ignored: {left.ignored}")
-    described, limit = record.description, spec.placement.memory_bytes
-    if limit is not None and (record.over_limit or _lacked_memory(described)):
-        from procession.values.figures import size
-
-        notes.append(f"its memory limit is {size(limit)}")
-    if described.get("errno") == errno.ENOSPC or left.disk_full:
-        log = left.stdout_log or left.stderr_log
-        where = f" of {log}" if log else ""
-        notes.append(f"no space is left on the disk{where}")
-    return "; ".join(notes)
+def facts_of_start(spec: Spec, run_id: str) -> Facts:
+    """Give what the event of an attempt that starts says."""
+    return {
+        "name": spec.name,
+        "run": run_id,
+        "program": type(spec.program).__name__.lower(),
+        "words": masked_words(words_of(spec.program)),
+        "nproc": spec.nproc,
+        "node": spec.node.rank,
+        "nodes": spec.node.count,
+        "first": spec.node.first(spec.nproc),
+        "restarts": spec.restart.max,
+        "launcher": os.getpid(),
+    }
 
 
-def _children(record: RankRecord, outcome: Outcome) -> str:
-    """Say which children of a rank a signal has ended, and why that may be."""
-    said = record.description.get("children", "")
-    if record.child_killed and record.out_of_memory:
-        said = f"{said or 'a process of its pool was killed'}, likely out of memory"
-    elif said and record.child_killed and record.out_of_memory is False:
-        said += " (the kernel reports no out-of-memory kill)"
-    elif outcome is Outcome.SIGNALLED and record.exit.signal == signal.SIGBUS:
-        from procession.worker.description import shared_memory
+def facts_of_failure(end: RankEnd, rank: int | None = None) -> Facts:
+    """Give what the event of a failure says. end: of the rank that failed first. rank: its number
+    in the job, where that is another one.
+    """
+    facts: Facts = {
+        "failed_rank": end.rank if rank is None else rank,
+        "outcome": end.outcome.name.lower(),
+        "message": _message(end),
+        **_exit(end.exit),
+        "type": end.type_name,
+        "traceback": end.traceback,
+    }
+    return {name: value for name, value in facts.items() if value != ""}
 
-        return "".join(shared_memory())
-    return said
+
+def _message(end: RankEnd) -> str:
+    if not load_words():
+        return end.outcome.value
+    from procession.explain.report import what_happened
+
+    return what_happened(end)
 
 
-def _start_hint(record: RankRecord) -> str:
-    if record.start_fault is None:
-        debugged = "pydevd" in sys.modules
-        return f"it did not reach its program in time: {DEBUGGED if debugged else HOOKED}"
-    stage, number, _ = record.start_fault
-    return (LIMIT_HINTS if stage in OWN_STAGES else START_HINTS).get(number, "")
+def load_words(*, stacks: bool = False) -> bool:
+    """Import what says how a group failed; False if no descriptor is left to import with.
+
+    stacks: with where ranks were.
+    """
+    names = ("report", "stacks.merge", "stacks.text") if stacks else ("report",)
+    try:
+        for name in names:
+            __import__(f"procession.explain.{name}")
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def facts_of_rank(
+    spec: Spec, life: Lifecycle, event: RankEvent, record: RankRecord, stop_signal: int, lost: bool
+) -> tuple[str, Facts]:
+    """Give what the event of a rank says, in words and by name. lost: the agent is lost."""
+    kind = event.kind
+    if kind is WorkerEvent.EXITED:
+        return str(record.exit), _exited(spec, life, record, lost)
+    if kind is WorkerEvent.STOP_SENT:
+        return signal_name(stop_signal), {"signal": stop_signal}
+    if kind is WorkerEvent.KILL_SENT:
+        return "", {"signal": 9}
+    if kind is WorkerEvent.HUNG:
+        return record.hung, NO_FACTS
+    if kind is WorkerEvent.SPAWN_FAILED:
+        stage, number, text = record.start_fault or ("start", 0, "it took too long")
+        message = f"could not {stage}: {text}"
+        facts: Facts = {"message": message, "errno": number} if number else {"message": message}
+        return text if record.start_fault else "", facts
+    if kind is WorkerEvent.REPORTED:
+        error = str(record.description.get("type", ""))
+        return error, {"ok": event.ok, "type": error} if error else {"ok": event.ok}
+    return "", NO_FACTS
+
+
+def _exited(spec: Spec, life: Lifecycle, record: RankRecord, lost: bool) -> Facts:
+    rank = life.ranks[record.rank]
+    starts_again = rank.state is Worker.PENDING  # it failed alone, and is expected once more
+    ended = Ended.FAILED if starts_again else rank.ended
+    if ended in (None, Ended.NEVER_STARTED):
+        ended = Ended.STOPPED
+    outcome = outcome_of(spec, rank, record, lost)
+    facts: Facts = {"ended": ended.name.lower(), "outcome": outcome.name.lower()}
+    facts.update(_exit(record.exit))
+    used = {n: getattr(record, n) for n in ("cpu_seconds", "peak_memory", "out_of_memory")}
+    facts.update({n: value for n, value in used.items() if value is not None})
+    if starts_again or rank.failed_at is not None:
+        described = record.description
+        facts |= {
+            n: str(described[n]) for n in ("type", "message", "traceback") if described.get(n)
+        }
+    return facts
+
+
+def _exit(status: Exit) -> Facts:
+    if status.signal is not None:
+        return {"signal": status.signal, "core": status.core}
+    return {} if status.code is None else {"exit_code": status.code}
+
+
+# -- as failures
 
 
 def not_started(message: str, note: str = "") -> RankEnd:
@@ -298,14 +328,28 @@ def none_started(why: str, note: str = "") -> RankEnd:
 
 def start_failed(spec: Spec, e: OSError) -> StartFailed:
     """Give the failure of a group of which nothing could be started."""
+    from procession.explain.report import START_HINTS, format_report
+
     cause = none_started(e.strerror or str(e), START_HINTS.get(e.errno or 0, ""))
     end = placed_in_job(GroupEnd(spec.name, spec.nproc, failures=(cause,)), spec)
-    return StartFailed(end, harmless_report(end))
+    return StartFailed(end, format_report(end))
 
 
-def harmless_report(end: GroupEnd) -> str:
-    """Write the report, with whatever ranks wrote made harmless for a terminal."""
+def failed_by(
+    end: GroupEnd, program: Program, error_of: Callable[[int], dict[str, Any] | None]
+) -> GroupFailed:
+    """Give the exception for a run that failed.
+
+    error_of: gives what a rank sent about its failure, as `exception_of` reads it, or None.
+    """
     from procession.explain.report import format_report
-    from procession.output.escape import harmless_text
 
-    return harmless_text(format_report(end))
+    first = end.failures[0]
+    kind = StartFailed if first.outcome is Outcome.NOT_STARTED else GroupFailed
+    failed = kind(end, format_report(end))
+    sent = error_of(first.rank)
+    if sent is not None:
+        from procession.prepare.results import exception_of
+
+        failed.__cause__ = exception_of(program, sent)
+    return failed

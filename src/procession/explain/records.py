@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 from procession.values.base import Record, Value
-from procession.values.exit import UNKNOWN_EXIT, Exit
+from procession.values.errors import UNKNOWN_EXIT, Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,8 +11,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.prepare.results import Report
-
-NONE_SENT: Mapping[int, int] = MappingProxyType({})
 
 
 class RankRecord(Record):
@@ -36,7 +32,7 @@ class RankRecord(Record):
     report: Report | None = None
     torn: bool = False
     refused: str = ""
-    signals: Mapping[int, int] = NONE_SENT
+    signals: Mapping[int, int] = {}
     hung: str = ""
     exit: Exit = UNKNOWN_EXIT
     start_fault: tuple[str, int, str] | None = None

@@ -1,12 +1,25 @@
-"""The report: how a group ended, in words. Pure: facts in, text out."""
+"""How ranks and groups ended, in words: the report, and the remark on a rank that failed.
+
+The report is pure: facts in, text out. Only the remark may look at this machine as it is now.
+"""
 
 from __future__ import annotations
 
+import errno
+import signal
+import sys
 from collections.abc import Callable, Sequence
 
-from procession.values.errors import GroupEnd, Outcome, RankEnd
-from procession.values.exit import UNKNOWN_EXIT, signal_name
+from procession.output.text import harmless_text
+from procession.system.processes import describe
+from procession.values.errors import GroupEnd, Outcome, RankEnd, signal_name
 from procession.values.figures import duration, format_ranks, size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from procession.explain.records import Left, RankRecord
+    from procession.rules.lifecycle import Rank
+    from procession.values.spec import Spec
 
 FOLD_ABOVE = 40  # lines of other ranks; beyond, those that ended alike share one
 FULL_TRACEBACKS = 8  # of simultaneous failures
@@ -29,8 +42,27 @@ OUT_OF_MEMORY = "P104"
 PLURAL = {"was": "were", "it": "they", "its": "their"}
 
 
+# Stages of a start (see `RankRecord.start_fault`) in which the launcher makes what a rank gets.
+OWN_STAGES = ("make its streams", "find an agent and a port")
+LIMIT_HINTS = {
+    errno.EAGAIN: "the limit of processes is reached: see ulimit -u",
+    errno.ENOMEM: "memory is short",
+    errno.EMFILE: "the limit of open files is reached: see ulimit -n",
+    errno.ENFILE: "the whole machine has too many open files: see fs.file-max",
+}
+START_HINTS = {
+    **LIMIT_HINTS,
+    errno.ENOENT: "check the name of the program, its interpreter line (#!) and its directory",
+    errno.ENOEXEC: "the file is executable but no program: is its first line (#!) missing?",
+    errno.EACCES: "chmod +x the program, or name its interpreter",
+}
+HOOKED = 'if a hook of os.register_at_fork waits, use the start method "spawn"'
+DEBUGGED = 'a debugger follows what is started here: set "subProcess": false in its configuration'
+LACKS_MEMORY = ("MemoryError", "allocate memory", "bad_alloc", "Cannot allocate")
+
+
 def format_report(end: GroupEnd) -> str:
-    """Write the report of a group that failed."""
+    """Write the report of a group that failed, made harmless for a terminal."""
     where = f" on node {end.node} of {end.nodes}" if end.nodes > 1 else ""
     end = _numbered_globally(end)
     cause = end.failures[0]
@@ -56,7 +88,7 @@ def format_report(end: GroupEnd) -> str:
     lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
     if end.run_dir:
         lines += ["", f"run directory: {end.run_dir}"]
-    return "\n".join(lines)
+    return harmless_text("\n".join(lines))
 
 
 def _before(end: GroupEnd) -> str:
@@ -113,7 +145,7 @@ def details(end: RankEnd) -> list[str]:
     """Say all that is known about a failure, below its headline."""
     facts: list[str] = []
     said = end.announced is not None or end.outcome in (Outcome.NO_VALUE, Outcome.EXITED)
-    if not said and end.exit != UNKNOWN_EXIT:
+    if not said and end.exit.known:
         ended = "it then ended: " if end.outcome is Outcome.HUNG else ""
         facts.append(f"{ended}{end.exit}")
     if end.peak_memory is not None:
@@ -123,7 +155,7 @@ def details(end: RankEnd) -> list[str]:
     lines = ["  " + ", ".join(facts)] if facts else []
     if end.note:
         lines.append(f"  {end.note}")
-    traceback = traceback_of(end)
+    traceback = end.traceback.rstrip("\n").splitlines()
     if traceback:
         lines += ["", *(f"  {line}".rstrip() for line in traceback)]
     tail = _without(end.stderr_tail, traceback)
@@ -133,11 +165,6 @@ def details(end: RankEnd) -> list[str]:
     if logs:
         lines += ["", f"  full log: {'  '.join(logs)}"]
     return lines
-
-
-def traceback_of(end: RankEnd) -> list[str]:
-    """Give the lines of a rank's traceback, none if it raised nothing."""
-    return end.traceback.rstrip("\n").splitlines()
 
 
 def what_happened(end: RankEnd) -> str:
@@ -265,3 +292,74 @@ def _first_line(text: str) -> str:
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 300 else f"{line[:200]} ... {line[-95:]}"
+
+
+# -- remarks on ranks that failed
+
+
+def remark_on(
+    spec: Spec, rank: Rank, record: RankRecord, left: Left, outcome: Outcome, announced: int | None
+) -> str:
+    """Say what else may explain the failure of a rank, "" for nothing."""
+    if outcome is Outcome.NOT_STARTED:
+        return _start_hint(record)
+    if outcome is Outcome.LOST and record.pid is not None:
+        return f"its process {describe(record.pid)}"
+    notes: list[str] = []
+    if record.description.get("shared") and spec.shared is not None:
+        from procession.values.shared import name_of  # it is there: it has checked the set-up
+
+        notes.append(f"raised by the shared set-up {name_of(spec.shared)}, before the program")
+    if record.refused:
+        notes.append(record.refused)
+    elif outcome is Outcome.NO_VALUE:
+        notes.append("did it call os._exit or exec, or close its descriptors?")
+    elif rank.reported_ok:
+        notes.append(
+            "its program had come to a good end; it failed afterwards, in an exit handler or thread"
+        )
+    elif outcome is Outcome.TORN_VALUE:
+        how = signal_name(record.exit.signal) if record.exit.signal else str(record.exit)
+        notes.append(f"it ended ({how}) before its value had arrived in full")
+    elif announced is not None and record.exit.signal is not None:
+        notes.append(
+            f"it did not exit then; the group ended it by {signal_name(record.exit.signal)}"
+        )
+    children = _children(record, outcome)
+    if children:
+        notes.append(children)
+    if left.ignored:
+        notes.append(f"its error file was ignored: {left.ignored}")
+    described = record.description
+    said = f"{described.get('type')} {described.get('message')}"
+    if spec.placement.memory_limit is not None and (
+        record.over_limit or any(word in said for word in LACKS_MEMORY)
+    ):
+        notes.append(f"its memory limit is {size(spec.placement.memory_bytes or 0)}")
+    if described.get("errno") == errno.ENOSPC or left.disk_full:
+        log = left.stdout_log or left.stderr_log
+        where = f" of {log}" if log else ""
+        notes.append(f"no space is left on the disk{where}")
+    return "; ".join(notes)
+
+
+def _children(record: RankRecord, outcome: Outcome) -> str:
+    """Say which children of a rank a signal has ended, and why that may be."""
+    said = record.description.get("children", "")
+    if record.child_killed and record.out_of_memory:
+        said = f"{said or 'a process of its pool was killed'}, likely out of memory"
+    elif said and record.child_killed and record.out_of_memory is False:
+        said += " (the kernel reports no out-of-memory kill)"
+    elif outcome is Outcome.SIGNALLED and record.exit.signal == signal.SIGBUS:
+        from procession.worker.description import shared_memory
+
+        return "".join(shared_memory())
+    return said
+
+
+def _start_hint(record: RankRecord) -> str:
+    if record.start_fault is None:
+        debugged = "pydevd" in sys.modules
+        return f"it did not reach its program in time: {DEBUGGED if debugged else HOOKED}"
+    stage, number, _ = record.start_fault
+    return (LIMIT_HINTS if stage in OWN_STAGES else START_HINTS).get(number, "")

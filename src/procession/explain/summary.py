@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 
-from procession.explain.ends import harmless_report
-from procession.explain.report import FULL_TRACEBACKS, how_it_ended, of_all, traceback_of
-from procession.output.escape import harmless_text
+from procession.explain.report import FULL_TRACEBACKS, format_report, how_it_ended, of_all
+from procession.output.text import harmless_text
 from procession.rules.tables import Phase
-from procession.values.errors import GroupEnd, Outcome, RankEnd
-from procession.values.exit import signal_name
+from procession.values.errors import GroupEnd, Outcome, RankEnd, signal_name
 from procession.values.figures import duration
 from procession.values.spec import Spec
 
@@ -76,7 +74,7 @@ def report_of(state: Phase, end: GroupEnd, stopper: str = "") -> str:
     stopper: who stopped it, in words, "" if that is not known.
     """
     if end.failures:
-        return harmless_report(end)
+        return format_report(end)
     how = "finished" if state is Phase.SUCCEEDED else "was stopped"
     ranks = "1 rank" if end.nproc == 1 else f"{end.nproc} ranks"
     lines = [f"{end.name} {how}: {ranks}"]
@@ -93,7 +91,8 @@ def report_of(state: Phase, end: GroupEnd, stopper: str = "") -> str:
     for (fate, _, _), group in alike.items():
         lines.append(f"  {of_all(group, fate)}")
         if group[0].outcome is Outcome.RAISED and shown < FULL_TRACEBACKS:
-            lines += [f"    {line}".rstrip() for line in traceback_of(group[0])]
+            traceback = group[0].traceback.rstrip("\n").splitlines()
+            lines += [f"    {line}".rstrip() for line in traceback]
             shown += 1
     lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
     lines += ["", f"run directory: {end.run_dir}"] if end.run_dir else []

@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from procession.driver.plugins import Environment, harmless_environment
-from procession.group.result import Waiting, failed_by
+from procession.explain.ends import failed_by
+from procession.group.result import Waiting
 from procession.rules.tables import Phase
-from procession.values.errors import GroupEnd, GroupFailed, GroupStopped, exit_code_after
+from procession.values.errors import Exit, GroupEnd, GroupFailed, GroupStopped, exit_code_after
 from procession.values.events import Event
-from procession.values.exit import Exit
 from procession.values.program import words_of
 
 TYPE_CHECKING = False

@@ -19,7 +19,8 @@ from procession.group.group import Group
 from procession.output.wiring import Output
 from procession.prepare.jobs import RankJobs, fork_server
 from procession.prepare.payload import Payload
-from procession.system.signals import Held, plain
+from procession.system import plain
+from procession.system.processes import Held
 from procession.system.threads import Latch
 from procession.values.errors import SpecError, StartFailed
 from procession.values.program import Function

@@ -10,22 +10,19 @@ import threading
 from collections.abc import Callable, Generator
 
 from procession.driver.driver import MARGIN
-from procession.explain.ends import harmless_report
+from procession.explain.ends import failed_by
 from procession.rules.tables import Phase
 from procession.system.threads import Latch
 from procession.values.base import Value
 from procession.values.errors import (
     GroupEnd,
     GroupFailed,
-    Outcome,
     ProcessionError,
     RankEnd,
     SpecError,
-    StartFailed,
+    is_signal,
 )
-from procession.values.exit import is_signal
 from procession.values.policy import Stop, StopRequest
-from procession.values.program import Program
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -53,24 +50,6 @@ class Result(Value):
     state: Phase
     ranks: tuple[RankEnd, ...]
     run_dir: str = ""
-
-
-def failed_by(
-    end: GroupEnd, program: Program, error_of: Callable[[int], dict[str, Any] | None]
-) -> GroupFailed:
-    """Give the exception for a run that failed.
-
-    error_of: gives what a rank sent about its failure, as `exception_of` reads it, or None.
-    """
-    first = end.failures[0]
-    kind = StartFailed if first.outcome is Outcome.NOT_STARTED else GroupFailed
-    failed = kind(end, harmless_report(end))
-    sent = error_of(first.rank)
-    if sent is not None:
-        from procession.prepare.results import exception_of
-
-        failed.__cause__ = exception_of(program, sent)
-    return failed
 
 
 MOST_INTERRUPTS = 100  # by Ctrl-C, while a group is being killed

@@ -20,7 +20,7 @@ MARGIN = 0.5  # seconds more for an answer
 
 def ranks_of(machine: Machine) -> list[dict[str, Any]]:
     """Describe the ranks, in their order; from any thread. Keys: see `Group.look`."""
-    from procession.output.escape import harmless, uncoloured
+    from procession.output.text import harmless, uncoloured
 
     offset = _offset()
     resources = machine.resources

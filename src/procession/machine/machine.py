@@ -16,13 +16,12 @@ from collections.abc import Callable, Mapping
 
 from procession.agent import pool
 from procession.agent.client import Agent
-from procession.explain.facts import facts_of_rank
+from procession.explain.ends import facts_of_rank, load_words
 from procession.explain.records import RankRecord
 from procession.machine.lastlook import LastLook
 from procession.machine.link import Link
 from procession.machine.orphans import Orphans
-from procession.machine.outcomes import Outcomes
-from procession.machine.ranks import Ranks
+from procession.machine.ranks import Outcomes, Ranks
 from procession.machine.starting import Starts, terms_of
 from procession.prepare.jobs import RankJobs
 from procession.rules import messages
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
 
 
 KINDS = {kind: kind.name.lower() for kind in WorkerEvent}  # what their events are called
+LOAD_SECONDS = 0.05  # many short runs are over by then
 START_MARGIN = 1.0  # seconds more for the agent to say that ranks were not there in time
 
 
@@ -167,10 +167,10 @@ class Machine:
             self.handle(StopWanted(request.kill))
             return
         self._stop_asked = self._stop_asked or time.monotonic_ns()
-        changes = request.changes
+        wishes = {name: wish for name, wish in vars(request).items() if wish is not None}
         if request.signal is not None:
-            changes["signal"] = int(request.signal)
-        self.link.ask("stop", {"kill": request.kill, "stacks": stacks, **changes})
+            wishes["signal"] = int(request.signal)
+        self.link.ask("stop", {**wishes, "stacks": stacks})
 
     def end_patience(self) -> None:
         """End a group that has failed, or fails, at once."""
@@ -257,6 +257,15 @@ class Machine:
                 self._loop.cancel(DeadlineKind.START)  # with it, the loop wakes each second
             elif not life.phase.final:
                 self.link.look_after()
+            if life.phase in (Phase.RUNNING, Phase.STOPPING):
+                # What says how a group failed is loaded before it is needed: while ranks end, after
+                # what is to be done now; or soon after all have begun. Then a failure does not wait
+                # for it, and a run of weeks can still explain itself when this package was replaced
+                # meanwhile. Stacks have been taken by the time that ranks end.
+                begins = life.phase is Phase.RUNNING
+                stacks = begins and self._spec.hang.stacks and self._spec.is_python
+                wait = LOAD_SECONDS if begins else 0.0
+                self._loop.after(load_words, wait, lambda: load_words(stacks=stacks))
         self._do(actions)
 
     def _note_event(self, event: messages.Event, lived: list[int]) -> None:

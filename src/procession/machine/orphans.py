@@ -29,7 +29,7 @@ from procession.rules.tables import GONE, DeadlineKind, Phase, Worker, WorkerEve
 from procession.system.identity import own_mark
 from procession.system.remains import Remains
 from procession.values.base import Record
-from procession.values.exit import Exit
+from procession.values.errors import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Orphans(Record):
             DeadlineKind.REAP: self._ranks.spec.stop.reap,
         }.get(deadline.kind)
         if seconds is not None:
-            self._ranks.loop.after(deadline.key, seconds, lambda: self._fire(deadline))
+            self._ranks.loop.after(deadline.kind, seconds, lambda: self._fire(deadline))
 
     def _fire(self, deadline: Deadline) -> None:
         self._handle(Deadline(deadline.kind, deadline.attempt, time.monotonic_ns(), deadline.rank))

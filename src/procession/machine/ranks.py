@@ -1,8 +1,11 @@
-"""What is known of the ranks of the current attempt, from what their agent has told.
+"""What is known of the ranks of the current attempt: what their agent tells, and how they ended.
 
 The pidfd of each rank is watched for one reason: to notice that the agent does not tell of a death.
 One look, a moment after the first death, is for all until then: in a large group that ends, the
 agent has told of them all by that time.
+
+All reading of files that ranks have left is here. It may take as long as a disk hangs, so callers
+say whether it is to be done, and in which thread.
 """
 
 from __future__ import annotations
@@ -10,24 +13,30 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from procession.explain.records import RankRecord
+from procession.explain import ends
+from procession.explain.records import Left, RankRecord
+from procession.machine.link import Link
 from procession.prepare.resources import Resources
 from procession.rules.lifecycle import Lifecycle
-from procession.rules.tables import Worker
+from procession.rules.tables import Ended, Worker
 from procession.system.cgroups import OomWatch
 from procession.system.eventloop import EventLoop
+from procession.system.files import disk_is_full
 from procession.system.processes import status_of_zombie
-from procession.values.exit import Exit
+from procession.values.base import Record
+from procession.values.errors import Exit, GroupEnd, RankEnd
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from procession.explain.stacks.text import Stack
     from procession.prepare.results import Frames
 
+NOTHING = Left()
 UNTOLD_SECONDS = 1.0  # from a death until the agent is asked for it
 
 
@@ -162,7 +171,8 @@ class Ranks:
         state = self.life.ranks[rank].state
         killed = record.exit.signal == signal.SIGKILL and state is not Worker.KILLING
         if killed or record.child_killed:
-            record.over_limit = self.resources.places.over_limit(record.attempt, rank)
+            groups = self.resources.places.groups
+            record.over_limit = groups is not None and groups.killed(record.attempt, rank)
             record.out_of_memory = record.over_limit or self._oom.verdict(peak if killed else None)
         self.forget(rank)
 
@@ -199,3 +209,122 @@ class Ranks:
         self._frames.clear()
         for rank in list(self._pidfds):
             self.forget(rank)
+
+
+def _left(resources: Resources, record: RankRecord, *, failed: bool, read: bool) -> Left:
+    """Give what a rank has left. failed: it has failed. read: read its files."""
+    attempt, rank, run_dir = record.attempt, record.rank, resources.run_dir
+    if not (failed or run_dir.kept):
+        return NOTHING  # as almost always, and there may be thousands of ranks
+    out, err = run_dir.log_files(attempt, rank)
+    seen, tail = resources.streams.tails.get((rank, "err")), ()
+    if failed and err and read:
+        from procession.output.rankfiles import end_of
+        from procession.output.text import BYTES, last_lines
+
+        tail = tuple(last_lines(end_of(err, BYTES)[1]))
+    elif failed and seen is not None and not err:
+        tail = tuple(seen.lines())
+    if not read:
+        return Left(out, err, stderr_tail=tail)
+    path = run_dir.error_file(attempt, rank)
+    log = out or err
+    there = os.path.lexists(path)
+    wanted = failed and there and not record.description.get("traceback")
+    text, ignored = _read_error_file(path) if wanted else ("", "")
+    return Left(
+        stdout_log=out,
+        stderr_log=err,
+        error_file=path if run_dir.kept and there else "",
+        traceback=text,
+        ignored=ignored,
+        stderr_tail=tail,
+        disk_full=failed and bool(log) and disk_is_full(log),
+    )
+
+
+def _read_error_file(path: str) -> tuple[str, str]:
+    """Give the text of an error file, and why it was ignored, each "" if not."""
+    try:
+        from procession.output.rankfiles import read_error_file
+    except (ImportError, OSError) as e:  # no descriptor is left, to import or to read with
+        return "", getattr(e, "strerror", None) or str(e)
+    return read_error_file(path)
+
+
+class Outcomes(Record):
+    """The ends of the ranks of one machine, as far as they are known; for any thread.
+
+    link: to their agent, which may be lost.
+    """
+
+    _ranks: Ranks
+    _link: Link
+
+    def of_rank(
+        self, rank: int, *, read: bool = True, failed: bool = False, stack: Stack | None = None
+    ) -> RankEnd:
+        """Say how a rank ended. read: read its files. failed: it has, as the caller knows."""
+        known, record = self._ranks.life.ranks[rank], self._ranks.records[rank]
+        failed = failed or ends.has_failed(known, record)
+        return ends.rank_end(
+            self._ranks.spec,
+            known,
+            record,
+            _left(self._ranks.resources, record, failed=failed, read=read),
+            agent_lost=bool(self._link.lost),
+            failed=failed,
+            stack=stack,
+        )
+
+    def first_failure(self, *, read: bool = True) -> RankEnd | None:
+        """Say how the rank ended that failed first, None if none has failed."""
+        life = self._ranks.life
+        lost = (r for r, known in enumerate(life.ranks) if known.ended is Ended.LOST)
+        first = [*life.failures, *lost][:1]
+        return self.of_rank(first[0], read=read) if first else None
+
+    def of_group(
+        self,
+        notes: Sequence[str] = (),
+        *,
+        read: bool = True,
+        stacks: Sequence[Stack] = (),
+        stacks_file: str = "",
+    ) -> GroupEnd:
+        """Say how the group ended. stacks: by the number of the rank in the whole job."""
+        first = self._ranks.spec.node.first(self._ranks.spec.nproc)
+        at = {stack.rank - first: stack for stack in stacks}
+        found = [self.of_rank(r, read=read, stack=at.get(r)) for r in range(self._ranks.spec.nproc)]
+        run_dir = self._run_dir
+        return ends.group_end(
+            self._ranks.spec, self._ranks.life, found, notes, run_dir, at, stacks_file
+        )
+
+    @property
+    def _run_dir(self) -> str:
+        run_dir = self._ranks.resources.run_dir
+        return run_dir.path if run_dir.kept else ""
+
+    @property
+    def none_started(self) -> bool:
+        """Whether no rank got a process, for one reason."""
+        records = self._ranks.records
+        had = any(record.pid is not None for record in records)
+        failures = self._ranks.life.failures
+        why = bool(failures) and records[failures[0]].start_fault is not None
+        return why and self._ranks.life.attempt == 0 and not had
+
+    def of_start(self, why: str, notes: Sequence[str]) -> GroupEnd:
+        """Say once, for all ranks, that none was started; why: the reason."""
+        spec, failures = self._ranks.spec, (ends.none_started(why),)
+        where = self._run_dir
+        end = GroupEnd(spec.name, spec.nproc, failures=failures, run_dir=where, notes=tuple(notes))
+        return ends.placed_in_job(end, spec)
+
+    def of_single(self, rank: int) -> GroupEnd:
+        """Say how a single rank ended that has failed, as if it were its group."""
+        spec, attempt = self._ranks.spec, self._ranks.records[rank].attempt
+        failures = (self.of_rank(rank, failed=True),)
+        end = GroupEnd(spec.name, spec.nproc, attempt=attempt, failures=failures)
+        return ends.placed_in_job(end, spec)

@@ -14,8 +14,8 @@ import weakref
 from collections.abc import Callable, Sequence
 
 from procession.group.group import Group
+from procession.values.errors import UNKNOWN_EXIT
 from procession.values.events import Event
-from procession.values.exit import UNKNOWN_EXIT
 
 UNKNOWN_STATUS = 255  # what `multiprocessing` shows for a process whose exit status is not known
 

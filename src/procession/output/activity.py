@@ -34,9 +34,10 @@ class Activity:
         """
         found: dict[int, int] = {}
         for rank, attempt in enumerate(attempts):
-            paths = filter(None, self._streams.log_paths(attempt, rank))
+            paths = filter(None, self._streams.files.log_files(attempt, rank))
             files = [self._written(path, now) for path in paths]
-            found[rank] = max((self._streams.last_read(rank), *files))
+            read = [tail.fed_at for tail in self._streams.read_of(rank)]
+            found[rank] = max((0, *read, *files))
         return found
 
     def _written(self, path: str, now: int) -> int:

@@ -27,8 +27,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from procession.system.descriptors import descriptor_of
-from procession.system.files import NO_ROOM
+from procession.system.files import NO_ROOM, descriptor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

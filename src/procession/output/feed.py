@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    from procession.output.lines import Tail
     from procession.output.screen import Screen
+    from procession.output.text import Tail
 
 BLOCK = 64 << 10  # bytes per read: stays in the processor's cache; larger ones cost twice as much
 _LARGEST_PIPE = 1 << 20  # bytes that one holds at most, if no privileged process has made it larger

@@ -36,8 +36,8 @@ from collections.abc import Callable
 from functools import partial
 
 from procession.output.feed import BLOCK, Copies, Feed, Source
-from procession.output.lines import Tail
 from procession.output.screen import Screen
+from procession.output.text import Tail
 from procession.system.eventloop import EventLoop
 
 TYPE_CHECKING = False

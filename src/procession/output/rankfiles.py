@@ -67,3 +67,13 @@ def open_regular(path: str) -> BinaryIO:
 
 def _mapping(data: object) -> dict[str, Any]:
     return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+
+
+def end_of(path: str, most: int) -> tuple[float, bytes]:
+    """Give when a file was written to, and its last bytes; (0, b"") if it cannot be read."""
+    try:
+        with open_regular(path) as f:
+            f.seek(max(0, f.seek(0, os.SEEK_END) - most))
+            return os.fstat(f.fileno()).st_mtime, f.read(most)
+    except OSError:
+        return 0.0, b""

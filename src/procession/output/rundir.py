@@ -28,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+IN_FILES = (Route.FILE, Route.TEE)
 _FULL = "no space is left on the disk"
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 # For files of the launcher: a rank may have put a named pipe in their place, which nobody reads.
@@ -53,8 +54,8 @@ class Files:
     def __init__(
         self, logs: Logs, nproc: int, name: str, place: str = "", attempt: int = 0
     ) -> None:
-        routes = logs.route(nproc)
-        files = any(r in (Route.FILE, Route.TEE) for pair in routes for r in pair)
+        self._routes = logs.route(nproc)
+        files = any(r in IN_FILES for pair in self._routes for r in pair)
         self.kept = self.writes = logs.dir is not None or files
         self._ranks_write = files
         self._writing = threading.Lock()  # of `_events`; its holder may wait for the disk
@@ -109,8 +110,14 @@ class Files:
         return os.path.join(self.path, f"error_{attempt}_{rank}.json")
 
     def log_file(self, attempt: int, rank: int, stream: str) -> str:
-        """Give the path of a rank's `stdout` or `stderr`."""
+        """Give the path of a rank's `stdout` or `stderr`, "" where it has no file."""
+        if self._routes[rank][stream == "stderr"] not in IN_FILES:
+            return ""
         return os.path.join(self.rank_dir(attempt, rank), f"{stream}.log")
+
+    def log_files(self, attempt: int, rank: int) -> tuple[str, str]:
+        """Give the paths of both."""
+        return self.log_file(attempt, rank, "stdout"), self.log_file(attempt, rank, "stderr")
 
     def open_log(self, attempt: int, rank: int, stream: str) -> int:
         """Open that file for the rank, emptied. Raises OSError."""

@@ -8,7 +8,7 @@ screen, because they share the line in which the cursor stands.
 
 from __future__ import annotations
 
-from procession.output.escape import RESET, end_colours, harmless
+from procession.output.text import RESET, end_colours, harmless
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

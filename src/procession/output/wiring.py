@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from procession.output.rundir import Files
-from procession.system.descriptors import leads_to
+from procession.system.files import leads_to
 from procession.values.base import Record, Value
 from procession.values.policy import Logs, Route
 
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from procession.output.console import Console
     from procession.output.feed import Source
     from procession.output.follow import Follower
-    from procession.output.lines import Tail
     from procession.output.recent import Recent
+    from procession.output.text import Tail
 
 
 class Display:
     """Two consoles, and the follower that shows on them what is to be shown.
 
-    prefixes: what stands before the lines of each rank. recent: what was shown last, after `tap`,
-        None where ranks write past this process.
+    prefixes: what stands before the lines of each rank. tails: by rank and stream, what was read
+        last in this attempt. recent: what was shown last, after `tap`, None where ranks write past
+        this process.
     on_quiet: to be set before ranks are started; called once, in the thread that shows their
         output, when the reader of our standard output is found to have gone.
     on_shown: to be set before `show` is used; see `Follower`.
@@ -47,6 +48,7 @@ class Display:
 
     def __init__(self, prefixes: Sequence[str]) -> None:
         self.prefixes = prefixes
+        self.tails: dict[tuple[int, str], Tail] = {}
 
     def open_consoles(self) -> None:
         """Show both streams. In the thread that wrote there before: it flushes what waits there."""
@@ -68,6 +70,7 @@ class Display:
             if self._follower is not None:
                 self._fault = self._fault or self._follower.fault
             self._follower = Follower(*self._consoles, on_shown=self.on_shown)
+            self.tails = self._follower.tails
         return self._follower
 
     def say(self, line: bytes) -> None:
@@ -152,7 +155,7 @@ class Streams(Record):
 class Wiring(Display):
     """Opens the streams of a group's ranks, and shows on the console what is to be shown.
 
-    in_files: whether files get any of it.
+    files: those of the run. in_files: whether they get any of it.
     """
 
     def __init__(self, output: Output, stdin: int | None) -> None:
@@ -161,7 +164,7 @@ class Wiring(Display):
         self._routes = [(_shown(out, own[0]), _shown(err, own[1])) for out, err in output.routes]
         self._stdin = stdin
         self.in_files = any(r in (Route.FILE, Route.TEE) for pair in self._routes for r in pair)
-        self._run = output.files
+        self.files = output.files
         self._duplicates = output.duplicates
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         if any(route in (Route.PREFIX, Route.TEE) for pair in self._routes for route in pair):
@@ -187,7 +190,7 @@ class Wiring(Display):
         """Open stdin, stdout and stderr of a rank; in any thread. Raises OSError."""
         opened: list[int] = []
         try:
-            self._run.make_rank_dir(attempt, rank)
+            self.files.make_rank_dir(attempt, rank)
             fds = [self._input() if rank == self._stdin else self._null]
             for number, (stream, route) in enumerate(
                 zip(("stdout", "stderr"), self._routes[rank], strict=True), start=1
@@ -199,7 +202,7 @@ class Wiring(Display):
                 elif route is Route.PREFIX:
                     fds.append(self._pipe(rank, stream, opened))
                 else:
-                    opened.append(self._run.open_log(attempt, rank, stream))
+                    opened.append(self.files.open_log(attempt, rank, stream))
                     fds.append(opened[-1])
                     if route is Route.TEE:
                         self._tee(attempt, rank, stream)
@@ -242,9 +245,9 @@ class Wiring(Display):
         if texts:
             from procession.output.feed import Copies
 
-            filtered = self._run.filtered_file(attempt, stream)
+            filtered = self.files.filtered_file(attempt, stream)
             copies = Copies(filtered, source.prefix, texts)
-        path = self._run.log_file(attempt, rank, stream)
+        path = self.files.log_file(attempt, rank, stream)
         self.get_follower().add_file(path, source, copies=copies)
 
     def _source(self, rank: int, stream: str) -> Source:
@@ -254,48 +257,20 @@ class Wiring(Display):
         prefix = self.prefixes[rank].encode()
         return Source(rank, "out" if stream == "stdout" else "err", prefix, colour)
 
-    def log_paths(self, attempt: int, rank: int) -> tuple[str, str]:
-        """Give the log files of a rank's stdout and stderr, "" where there is none."""
-        out, err = (
-            self._run.log_file(attempt, rank, stream) if route in (Route.FILE, Route.TEE) else ""
-            for stream, route in zip(("stdout", "stderr"), self._routes[rank], strict=True)
-        )
-        return out, err
-
-    def _tails(self, rank: int) -> list[Tail]:
+    def read_of(self, rank: int) -> list[Tail]:
         """Give those of a rank's streams of which we have read something."""
-        if self._follower is None:
-            return []
-        found = (self._follower.tails.get((rank, stream)) for stream in ("out", "err"))
+        found = (self.tails.get((rank, stream)) for stream in ("out", "err"))
         return [tail for tail in found if tail is not None and tail.fed_at]
-
-    def last_read(self, rank: int) -> int:
-        """Give when we last read what a rank wrote, in ns of the monotonic clock; 0: never."""
-        return max((tail.fed_at for tail in self._tails(rank)), default=0)
-
-    def stderr_tail(self, attempt: int, rank: int, *, files: bool = True) -> tuple[str, ...]:
-        """Give the last lines of a rank's stderr, as far as we read them or its file has them.
-
-        files: whether to read that file.
-        """
-        _, path = self.log_paths(attempt, rank)
-        if path and not files:
-            return ()
-        if path:
-            from procession.output.lines import BYTES, end_of, last_lines
-
-            return tuple(last_lines(end_of(path, BYTES)[1]))
-        tail = None if self._follower is None else self._follower.tails.get((rank, "err"))
-        return () if tail is None else tuple(tail.lines())
 
     def last_line(self, attempt: int, rank: int) -> bytes:
         """Give the line that a rank wrote last, as far as we read it or its file has it."""
-        read = self._tails(rank)
+        read = self.read_of(rank)
         if read:
             return max(read, key=lambda tail: tail.fed_at).last()
-        from procession.output.lines import LINE, end_of, last_line
+        from procession.output.rankfiles import end_of
+        from procession.output.text import LINE, last_line
 
-        ends = [end_of(path, LINE) for path in self.log_paths(attempt, rank) if path]
+        ends = [end_of(path, LINE) for path in self.files.log_files(attempt, rank) if path]
         return last_line(max(ends, default=(0.0, b""))[1])
 
     def close(self) -> None:

@@ -15,8 +15,7 @@ from procession.output.wiring import Output, Streams
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Places
 from procession.prepare.resources import Resources, role_of, variables_of
-from procession.system.descriptors import fill_standard
-from procession.system.files import pairs
+from procession.system.files import fill_standard, pairs
 from procession.system.identity import own_mark
 from procession.system.ports import free_port
 from procession.values.base import Record

@@ -12,8 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
-from procession.system.descriptors import fill_standard
-from procession.system.files import named
+from procession.system.files import fill_standard, named
 from procession.values.base import Value
 from procession.values.errors import SpecError
 from procession.values.program import Function, Module, Program, Script, default_name

@@ -51,7 +51,6 @@ def place(spec: Spec, env: Mapping[str, str], root: str = "/") -> Placed:
     env: the launcher's variables. root: where /proc and /sys are.
     """
     wanted, nproc = spec.placement, spec.nproc
-    wanted.check_here()
     allowed = os.sched_getaffinity(0)
     if not wanted.chooses_cpus:
         threads = (max(1, len(allowed) // nproc),) * nproc if nproc > 1 else ()
@@ -83,7 +82,8 @@ def place(spec: Spec, env: Mapping[str, str], root: str = "/") -> Placed:
 class Places:
     """The places of one group's ranks, and what has to be made for them.
 
-    placed: their CPUs. notes: what people should know, complete after `prepare`. Raises SpecError.
+    placed: their CPUs. groups: their cgroups, if their memory is limited by such; and notes: what
+    people should know; complete after `prepare`. Raises SpecError.
     """
 
     def __init__(self, spec: Spec, env: Mapping[str, str]) -> None:
@@ -91,7 +91,7 @@ class Places:
         self.notes = list(self.placed.notes)
         self._spec = spec
         self._limit = spec.placement.memory_bytes
-        self._groups: MemoryGroups | None = None
+        self.groups: MemoryGroups | None = None
 
     def prepare(self) -> None:
         """Choose how memory is limited, if it is."""
@@ -99,9 +99,9 @@ class Places:
             return
         from procession.system.memory_groups import MemoryGroups
 
-        self._groups = MemoryGroups.make(self._limit)
+        self.groups = MemoryGroups.make(self._limit)
         how = "for each process by RLIMIT_DATA; no cgroup can be made here"
-        if self._groups is not None:
+        if self.groups is not None:
             how = "for each rank by a cgroup of its own"
         self.notes.append(f"memory limit: {self._spec.placement.memory_limit} {how} [P404]")
 
@@ -114,26 +114,22 @@ class Places:
         found.pop("numa", None)  # it may be a member of torch's enumeration, which is no plain text
         if self.placed.cpus:
             found["cpus"] = self.placed.cpus[rank]
-        if self._groups is not None:
-            found["cgroup"] = self._groups.add(attempt, rank)
+        if self.groups is not None:
+            found["cgroup"] = self.groups.add(attempt, rank)
         elif self._limit is not None:
             found["data"] = self._limit
         return found
 
     def cgroups(self, attempt: int) -> list[str]:
         """Name the directories that `of` makes in an attempt."""
-        if self._groups is None:
+        if self.groups is None:
             return []
-        return [self._groups.path(attempt, rank) for rank in range(self._spec.nproc)]
-
-    def over_limit(self, attempt: int, rank: int) -> bool:
-        """Tell whether the kernel killed a rank at its own limit of memory, as its cgroup says."""
-        return self._groups is not None and self._groups.killed(attempt, rank)
+        return [self.groups.path(attempt, rank) for rank in range(self._spec.nproc)]
 
     def close(self) -> None:
         """Remove what was made."""
-        if self._groups is not None:
-            self._groups.close()
+        if self.groups is not None:
+            self.groups.close()
 
 
 def _nodes_of_gpus(spec: Spec, env: Mapping[str, str], root: str) -> list[int] | None:

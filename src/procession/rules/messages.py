@@ -38,11 +38,6 @@ class Deadline(Value):
     at: int = 0
     rank: int = -1
 
-    @property
-    def key(self) -> DeadlineKind | tuple[DeadlineKind, int]:
-        """What two deadlines have in common of which the later one replaces the other."""
-        return self.kind if self.rank < 0 else (self.kind, self.rank)
-
 
 class StopWanted(Value):
     """Somebody wants the group to end.
@@ -111,7 +106,7 @@ class Sweep(Value):
 
 
 class Arm(Value):
-    """Report this deadline when its time has passed; it replaces the one with the same key."""
+    """Report this deadline when its time has passed; it replaces one of the same kind and rank."""
 
     deadline: Deadline
 

@@ -61,7 +61,7 @@ class Child:
 
     def ending(self, timeout: float) -> str:
         """Wait for its end without reaping it; gives it in words, "" if it is not seen in time."""
-        from procession.values.exit import Exit
+        from procession.values.errors import Exit
 
         if self.pidfd >= 0:
             self._ends(timeout)

@@ -1,4 +1,4 @@
-"""Reading the small files of /proc and /sys; errors of files, and the room for them.
+"""Files: the small ones of /proc and /sys, errors and the room for them; and own descriptors.
 
 Standard library only. Unless said otherwise, nothing here raises: None stands for what cannot be
 read. A root directory lets tests show another machine.
@@ -7,9 +7,16 @@ read. A root directory lets tests show another machine.
 from __future__ import annotations
 
 import errno
+import io
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 STAT_BYTES = 4096  # more than /proc/<pid>/stat has
+_TEXT: Any = io.TextIOWrapper
+_BUFFERS: Any = (io.BufferedWriter, io.BufferedRandom)
 
 
 def read(path: str, root: str = "/") -> str | None:
@@ -43,18 +50,6 @@ def entries(directory: str, pattern: str, root: str = "/") -> list[str]:
         return []
     matching = [name for name in found if re.fullmatch(pattern, name)]
     return sorted(matching, key=lambda n: [int(d, 16) for d in re.findall("[0-9a-fA-F]+", n)])
-
-
-def descriptors() -> set[int]:
-    """List the open descriptors of this process. Raises OSError where there is no /proc."""
-    found: set[int] = set()
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            os.fstat(int(name))
-            found.add(int(name))
-        except OSError:
-            pass  # the listing's own
-    return found
 
 
 def process_fields(pid: int | str) -> list[bytes]:
@@ -98,3 +93,58 @@ def disk_is_full(path: str) -> bool:
     except OSError:
         return False
     return found.f_blocks > 0 and not (found.f_bavail if os.geteuid() else found.f_bfree)
+
+
+# -- descriptors of this process: all, the standard ones, those to which streams of `io` lead
+
+
+def descriptors() -> set[int]:
+    """List the open descriptors of this process. Raises OSError where there is no /proc."""
+    found: set[int] = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            os.fstat(int(name))
+            found.add(int(name))
+        except OSError:
+            pass  # the listing's own
+    return found
+
+
+def fill_standard() -> list[int]:
+    """Open /dev/null on those of the descriptors 0 to 2 that are closed; gives which.
+
+    Otherwise the next socket or file that is opened would become the standard output of a program.
+    The caller closes them. Raises OSError.
+    """
+    filled: list[int] = []
+    for fd in range(3):
+        # Nothing is opened where nothing is missing: a KeyboardInterrupt could leave it open.
+        try:
+            os.fstat(fd)
+        except OSError:
+            filled.append(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))  # the lowest free number
+    return filled
+
+
+def descriptor_of(stream: Any) -> int | None:
+    """Give the descriptor to which a stream of the io module leads, None for any other object."""
+    try:
+        # Not a subclass that wants to see what is written.
+        if getattr(stream.__class__, "write", None) is _TEXT.write:
+            stream = stream.buffer
+        if isinstance(stream, _BUFFERS):
+            stream = stream.raw
+        return stream.fileno() if issubclass(stream.__class__, io.FileIO) else None
+    except ValueError:
+        return None  # closed or detached
+
+
+def leads_to(stream: Any, fd: int) -> bool:
+    """Whether what is written to `stream` goes where descriptor `fd` goes."""
+    own = descriptor_of(stream)
+    if own is None:
+        return False
+    try:
+        return own == fd or os.path.sameopenfile(own, fd)
+    except OSError:
+        return False  # one of them is closed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from procession.system.files import process_fields
+from procession.system.processes import look_at
 
 _own: dict[int, str] = {}  # by pid: a fork is another process
 
@@ -38,13 +38,10 @@ def mark_of(pid: int) -> str:
     return f"{pid}-{found}-{where}" if found and where else ""
 
 
-def start_of(pid: int | str) -> int:
+def start_of(pid: int) -> int:
     """Tell when a process began, in clock ticks since the machine started; 0 if it is not alive."""
-    try:
-        fields = process_fields(pid)
-        return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
-    except (OSError, IndexError, ValueError):
-        return 0
+    seen = look_at(pid)
+    return 0 if seen is None else seen.start
 
 
 def namespace(pid: int | str = "self") -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+from procession.system import plain as signal
 from procession.system.files import named
-from procession.system.signals import plain as signal
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

@@ -1,21 +1,22 @@
-"""Processes as /proc shows them: one or all, what one is doing, and signalling one that was seen.
+"""Processes as /proc shows them: one or all, and what one is doing; and signals to them.
 
-The kernel may reuse a pid between the look and the signal. So a process is signalled by a pidfd,
-and only if its start time is still the same.
+The kernel may reuse a pid between the look and the signal. So a process that was seen is signalled
+by a pidfd, and only if its start time is still the same.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
-import signal
-from collections.abc import Iterable, Mapping
 
+from procession.system import plain
 from procession.system.files import pairs, process_fields, read
 from procession.values.base import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Final
 
 DEAD = (b"Z", b"X")
@@ -137,10 +138,10 @@ def send(process: Seen, number: int) -> None:
         now = look_at(process.pid)
         same = now is not None and now.start == process.start
         # A stopped process could not obey.
-        numbers = (number,) if number == signal.SIGKILL else (number, signal.SIGCONT)
+        numbers = (number,) if number == plain.SIGKILL else (number, plain.SIGCONT)
         for each in numbers if same else ():
             if pidfd >= 0:
-                signal.pidfd_send_signal(pidfd, each)
+                plain.pidfd_send_signal(pidfd, each)
             else:
                 os.kill(process.pid, each)
     except OSError:
@@ -171,7 +172,7 @@ def caught_alive(pid: int) -> int:
         flags, pending, caught = int(fields[6]), int(fields[28]), int(fields[31])
     except (OSError, IndexError, ValueError):
         return -1
-    return -1 if flags & PF_DYING or pending >> (signal.SIGKILL - 1) & 1 else caught
+    return -1 if flags & PF_DYING or pending >> (plain.SIGKILL - 1) & 1 else caught
 
 
 def status_of_zombie(pid: int) -> int | None:
@@ -253,3 +254,72 @@ def describe(pid: int) -> str:
     if waits_for_signal(channel):
         return "waits for a signal"
     return "runs" if state.letter == "R" else f"sleeps{where}"
+
+
+# -- signals: that wait, to groups, and when something happens to a socket
+
+
+class Held:
+    """`with Held(signals) as before`: these signals wait for the end of the block, in this thread.
+
+    Gives the mask from before. Python looks for signals in `pthread_sigmask` itself, after the
+    change: a KeyboardInterrupt from there must not leave them blocked for ever.
+    """
+
+    def __init__(self, signals: Collection[int]) -> None:
+        self._signals = signals
+
+    def __enter__(self) -> set[int]:
+        self._before: set[int] = set(plain.pthread_sigmask(plain.SIG_BLOCK, ()))
+        try:
+            plain.pthread_sigmask(plain.SIG_BLOCK, self._signals)
+        except BaseException:
+            self._restore()
+            raise
+        return self._before
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        plain.pthread_sigmask(plain.SIG_SETMASK, self._before)
+
+
+def signal_groups(pids: list[int], number: int) -> None:
+    """Signal the process groups that these processes lead, and let them go on if they stand still.
+
+    All are told before the first goes on. Those that are gone are left out.
+    """
+    for pid in pids:
+        try:
+            signal_group(pid, number)
+        except OSError:
+            pass
+    for pid in pids if number != plain.SIGKILL else ():
+        try:
+            os.killpg(pid, plain.SIGCONT)  # a stopped process could not obey
+        except OSError:
+            pass
+
+
+def signal_group(pid: int, number: int) -> None:
+    """Signal the process group that a process leads, or is about to. Raises OSError."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:  # it has not made its session yet
+        os.kill(pid, number)
+
+
+_F_SETSIG = 10
+
+
+def wake(fd: int, pid: int, number: int = plain.SIGCONT) -> None:
+    """Send a signal to a process when something happens to a socket. Raises OSError."""
+    fcntl.fcntl(fd, fcntl.F_SETOWN, pid)
+    fcntl.fcntl(fd, _F_SETSIG, int(number))
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def wake_no_more(fd: int) -> None:
+    """Take that back. Raises OSError."""
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_ASYNC)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from procession.system.signals import plain as signal
+from procession.system import plain as signal
 
 CHILDREN = "/proc/thread-self/children"  # of a process with one thread: all of them
 

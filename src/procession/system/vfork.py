@@ -31,8 +31,8 @@ import errno
 import os
 import sys
 
+from procession.system import plain as signal
 from procession.system.prctl import PR_SET_PDEATHSIG, SIGKILL
-from procession.system.signals import plain as signal
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:

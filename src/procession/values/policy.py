@@ -16,7 +16,7 @@ from procession.values.base import (
     members,
     none_or,
 )
-from procession.values.exit import is_signal
+from procession.values.errors import is_signal
 from procession.values.ranks import by_rank
 
 TYPE_CHECKING = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from procession.values.base import Value
 from procession.values.errors import SpecError
@@ -26,7 +25,7 @@ class SharedCall(Value):
     module: str
     function: str
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = MappingProxyType({})
+    kwargs: Mapping[str, Any] = {}
 
 
 def read_shared(text: str, where: str = "shared") -> SharedCall:

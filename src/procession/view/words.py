@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from procession.output.escape import shown
+from procession.output.text import shown
 from procession.values import figures
 from procession.values.base import Value
 from procession.values.figures import short_ranks

@@ -29,7 +29,7 @@ import sys
 import time
 from itertools import takewhile
 
-from procession.system.signals import plain as signal
+from procession.system import plain as signal
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import marshal
 import os
 import time
 
-from procession.system.signals import plain as signal
+from procession.system import plain as signal
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -60,12 +60,6 @@ def take_place(place: Job) -> None:
         if hard != resource.RLIM_INFINITY:
             limit = min(limit, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    if "ulimits" in place:
-        import resource
-
-        for name, value in place["ulimits"].items():
-            number: int = getattr(resource, f"RLIMIT_{name.upper()}")
-            resource.setrlimit(number, (value, resource.getrlimit(number)[1]))
 
 
 def _nice_session() -> None:

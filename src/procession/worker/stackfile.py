@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 
-from procession.system.signals import plain as signal
+from procession.system import plain as signal
 
 # One that a process without a handler ignores: a rank may become another program, or give up its
 # handler, in the moment before it arrives. Almost no program in Python uses it.

@@ -12,7 +12,7 @@ from procession.cli.words import Option
 from procession.control.ask import Ended
 from procession.control.leftover import dead_scratch, dead_sockets, end_processes, find_left
 from procession.control.runs import Run, connect
-from procession.output.escape import shown
+from procession.output.text import shown
 from procession.system.processes import Seen
 
 MARGIN = 30.0  # seconds beyond the grace period

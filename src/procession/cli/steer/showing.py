@@ -21,10 +21,10 @@ from procession.cli.words import Option
 from procession.control.ask import Connection, NotAnswered
 from procession.control.runs import Run, connect, read_json
 from procession.output.console import Console
-from procession.output.escape import uncoloured
 from procession.output.feed import Source
 from procession.output.follow import Follower
 from procession.output.rankfiles import open_regular
+from procession.output.text import uncoloured
 
 STREAMS: tuple[Literal["out", "err"], ...] = ("out", "err")
 CONSOLE = "console.log"  # of a detached run: all of its output

@@ -19,7 +19,6 @@ from typing import Any
 from procession.explain.stacks.text import Frame, Stack, own_frames
 from procession.values.base import Value, cast
 
-NONE_LEFT = ("is gone",)
 NEEDED = "its stack needs py-spy: pip install 'procession[stacks]'"
 MOST_AT_ONCE = 4
 
@@ -39,7 +38,7 @@ def find_pyspy() -> str | None:
 
 def look(stacks: Sequence[Stack], seconds: float, *, native: bool = False) -> list[Stack]:
     """Say more of those that have shown no stack, within `seconds`; native: and of all."""
-    there = [stack for stack in stacks if stack.state not in NONE_LEFT]
+    there = [stack for stack in stacks if stack.state != "is gone"]
     todo = there if native else [stack for stack in there if not stack.frames and not stack.text]
     spy = find_pyspy() if todo else None
     seen: dict[int, Seen] = {}

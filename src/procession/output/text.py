@@ -1,31 +1,34 @@
-r"""Blocks of bytes from one source cut into whole lines.
+r"""The text of ranks, files and other processes: cut into whole lines, and harmless to show.
 
-A block is split once, at its last newline. What stands before it is handed on as one piece,
-however many lines it has: the cost of a line is only what `bytes.replace` takes to put a prefix
-before it. What stands behind it, the *rest*, waits for its end in one growing buffer, so that a
-line of any length costs time in proportion to its length.
+**Lines** (`LineSplitter`). A block is split once, at its last newline. What stands before it is
+handed on as one piece, however many lines it has: the cost of a line is only what `bytes.replace`
+takes to put a prefix before it. What stands behind it, the *rest*, waits for its end in one growing
+buffer, so that a line of any length costs time in proportion to its length. A `\r` inside a line
+says that what stands before it is out of date (a progress bar). Only the latest state is kept: the
+text after the last `\r`. A `\r` at the end of a line is not looked at: `\r\n` is a line end like
+`\n`. Where `\r` occurs, each line costs two regular expressions of linear time; where it does
+not, one search for the byte. The last lines are kept for reports (`Tail`).
 
-A `\r` inside a line says that what stands before it is out of date (a progress bar). Only the
-latest state is kept: the text after the last `\r`, and `\r` at the end of a line are not looked
-at, which makes `\r\n` a line end like `\n`. Where `\r` occurs, each line costs two regular
-expressions of linear time; where it does not, one search for the byte.
-
-The last lines of a source, or of a file, are kept for reports (`Tail`).
+**Harmless.** A rank can print anything: a core dump, another program's screen, the title sequence
+of a shell prompt. On the console of the launcher, which all ranks share, that would ring, clear,
+move the cursor into other ranks' lines or make the terminal send keys. Characters that turn the
+direction of writing round make a text look like another one. Names of files and programs, notes of
+`beat` and the like can hold the same. Colour is the one thing that is wanted and does no harm. All
+that is shown passes `harmless` on its way out (`screen` for output of ranks, `cli.say` for what
+commands say); `shown` is for a text that is to stay within its line.
 
 Rejected: `splitlines()` and a loop over lines (1 GB of 80-byte lines takes more than 4 seconds
-before anything is shown), and a list of pieces for the rest (a program that writes single bytes
-would make it sixty times as large as its text).
+before anything is shown), a list of pieces for the rest (a program that writes single bytes would
+make it sixty times as large as its text), dropping escape sequences (what a rank printed would look
+like something else), and a parser of whole sequences (OSC and DCS strings have no bounded length;
+once their introducer is visible text the rest of them is visible text too).
 """
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
-
-from procession.output.escape import unfinished
-from procession.output.rankfiles import open_regular
 
 LINES = 20  # last ones
 BYTES = 64 << 10
@@ -198,11 +201,80 @@ def last_lines(text: bytes) -> list[str]:
     return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
 
-def end_of(path: str, most: int) -> tuple[float, bytes]:
-    """Give when a file was written to, and its last bytes; (0, b"") if it cannot be read."""
-    try:
-        with open_regular(path) as f:
-            f.seek(max(0, f.seek(0, os.SEEK_END) - most))
-            return os.fstat(f.fileno()).st_mtime, f.read(most)
-    except OSError:
-        return 0.0, b""
+# -- harmless
+
+# What turns the direction of writing round: U+061C, U+200E and F, U+202A to E, U+2066 to 9.
+_TURNS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+# What is shown in place of each character that does harm.
+_NAMES = {
+    **{code: f"^{chr(code ^ 0x40)}" for code in (*range(0x20), 0x7F)},
+    **{code: f"<{code:02x}>" for code in range(0x80, 0xA0)},
+    **{code: f"<U+{code:04X}>" for code in _TURNS},
+}
+_IN_LINES = {code: name for code, name in _NAMES.items() if chr(code) not in "\t\n\x1b"}
+_WITHIN_A_LINE = {**_NAMES, 0x2028: "<U+2028>", 0x2029: "<U+2029>"}
+# Bytes with which such a character begins in UTF-8; many others begin so, too.
+_SUSPECTS = bytes((*range(9), *range(11, 0x20), 0x7F, 0xC2, 0xD8, 0xE2))
+
+# The expressions are compiled when they are first used: most programs' output needs none.
+_ESCAPE = rb"\x1b(?!\[[0-9;:]*m)"  # one that does not begin a colour sequence
+_COLOUR = rb"\x1b\[[0-9;:]*m"
+
+# From the first colour sequence of a line to the line's end.
+_COLOURED_LINE = rb"(\x1b\[[^\n]*)\n"
+
+# An escape sequence or a character of which only the beginning is there.
+_UNFINISHED = (
+    rb"(?:\x1b(?:\[[0-9;:]*)?|[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z"
+)
+_LONGEST_UNFINISHED = 40
+
+RESET = b"\x1b[0m"
+
+
+def harmless(block: bytes) -> bytes:
+    r"""Give `block` with its control characters and escape sequences made visible.
+
+    Tab, newline and colour sequences (`ESC [ digits ; : m`) stay. An ESC of any other sequence
+    becomes `^[`, other C0 controls become `^G` and the like, DEL `^?`, C1 controls in UTF-8
+    (`\xc2\x9b`) their number, `<9b>`, and what turns the direction of writing round `<U+202E>` and
+    the like. Bytes that are not UTF-8 pass unchanged.
+    """
+    if len(block.translate(None, _SUSPECTS)) == len(block):
+        return block
+    text = re.sub(_ESCAPE, b"^[", block).decode(errors="surrogateescape")
+    return text.translate(_IN_LINES).encode(errors="surrogateescape")
+
+
+def harmless_text(text: str) -> str:
+    """Give a text of any number of lines as `harmless` would.
+
+    Bytes of a file's name that are not UTF-8 are shown as Python shows them.
+    """
+    return harmless(text.encode(errors="backslashreplace")).decode()
+
+
+def shown(text: str) -> str:
+    """Give a text so that it stays within its line, without colours; all else as `harmless`."""
+    return text.translate(_WITHIN_A_LINE)
+
+
+def end_colours(lines: bytes) -> bytes:
+    """Give whole, harmless lines so that no line's colours reach beyond its end."""
+    if b"\x1b" not in lines:
+        return lines
+    return re.sub(_COLOURED_LINE, rb"\1" + RESET + b"\n", lines)
+
+
+def uncoloured(block: bytes) -> bytes:
+    """Give a harmless block without its colours."""
+    return re.sub(_COLOUR, b"", block) if b"\x1b" in block else block
+
+
+def unfinished(text: bytes) -> int:
+    """Count the bytes at the end of `text` that begin a character or an escape sequence.
+
+    They should be shown together with what follows; at most 40 bytes are looked at.
+    """
+    found = re.search(_UNFINISHED, text[-_LONGEST_UNFINISHED:])
+    return len(found.group()) if found else 0
