@@ -134,8 +134,7 @@ def reception_of(terms, missing):
 
 
 def test_who_has_not_come_is_named():
-    roll = reception_of(TERMS, {0: "n0", 1: "n1"})
-    roll.object_to({"slot": 0, "host": "n0", "nproc": 2, "least": 2, "most": 2})
+    roll = reception_of(TERMS, {1: "n1"})
     assert roll.absent() == (
         "nothing came from n1: is procession installed there? If so, its own lines say why it did "
         "not join [P211]"
