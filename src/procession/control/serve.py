@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from procession.control.protocol import Lines, decode, encode
+from procession.system.identity import peer_of
 from procession.values.errors import SpecError
-from procession.warm.wire import peer_of
 
 if TYPE_CHECKING:
     import _socket

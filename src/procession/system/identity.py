@@ -10,6 +10,10 @@ import os
 
 from procession.system.files import process_fields
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+
 _own: dict[int, str] = {}  # by pid: a fork is another process
 
 
@@ -36,6 +40,16 @@ def mark_of(pid: int) -> str:
     """Give the mark of a process; "" if it is gone, a zombie, or hidden."""
     found, where = start_of(pid), namespace(pid)
     return f"{pid}-{found}-{where}" if found and where else ""
+
+
+def peer_of(sock: socket) -> tuple[int, int]:
+    """Give pid and user of the other end of a socket; the pid is 0 if it is hidden from here."""
+    import _socket
+    import struct
+
+    raw = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, _ = struct.unpack("3i", raw)
+    return pid, uid
 
 
 def start_of(pid: int | str) -> int:
