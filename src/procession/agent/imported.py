@@ -87,7 +87,7 @@ class Imported:
         for path in (*sys.path, *site.getsitepackages(), site.USER_SITE):
             if isinstance(path, str) and os.path.abspath(path) not in self._search:
                 where = os.path.abspath(path)
-                self._search[where] = _Directory(where, whole=False)
+                self._search[where] = _Directory(where)
         environ: Any = os.environ
         environ._data = os.environb._data = _Asked(environ._data, self._asked)  # pyright: ignore
 
@@ -104,6 +104,7 @@ class Imported:
         before, self._files, self._packages = self._files, {}, {}
         self._look_at_modules()
         self._look_at_search()
+        self._look_for_packages()
         own = os.path.dirname(os.path.abspath(sys.executable))
         configuration = (os.path.join(d, "pyvenv.cfg") for d in (own, os.path.dirname(own)))
         for path in (sys.executable, *configuration, *_SYSTEM_FILES, *_mapped()):
@@ -116,7 +117,7 @@ class Imported:
 
     def _look_at_search(self) -> None:
         for path, before in self._search.items():
-            seen = self._search[path] = _Directory(path, whole=False)
+            seen = self._search[path] = _Directory(path)
             if seen.names != before.names:
                 self._doubt(path, "changed while modules were searched for")
             if seen.stamp is None:
@@ -124,7 +125,6 @@ class Imported:
             for name in seen.names:
                 if name.endswith(INSTALLED):
                     self._add(os.path.join(path, name))
-            self._look_for_packages(path, seen.names, "")
             seen.settle(self._elsewhere)
 
     def _look_at_modules(self) -> None:
@@ -140,21 +140,20 @@ class Imported:
         for name, spec in specs:
             for path in map(os.path.abspath, spec.submodule_search_locations or ()):
                 if path not in self._packages and path not in self._search:
-                    self._look_at_package(path, name)
+                    seen = self._packages[path] = _Directory(path, f"{name}.")
+                    for file in seen.names:
+                        self._add(os.path.join(path, file))
+                    seen.settle(self._elsewhere)
 
-    def _look_at_package(self, path: str, module: str) -> None:
-        seen = self._packages[path] = _Directory(path, whole=True)
-        for name in seen.names:
-            self._add(os.path.join(path, name))
-        self._look_for_packages(path, seen.names, f"{module}.")
-        seen.settle(self._elsewhere)
-
-    def _look_for_packages(self, path: str, names: tuple[str, ...], above: str) -> None:
+    def _look_for_packages(self) -> None:
         """Look at directories beside a module of the same name, which could become packages."""
-        for name in names:
-            if f"{above}{name}" in sys.modules and os.path.isdir(os.path.join(path, name)):
-                for suffix in SUFFIXES:
-                    self._add(os.path.join(path, name, f"__init__{suffix}"))
+        for path, seen in (*self._search.items(), *self._packages.items()):
+            for name in seen.names:
+                inner = os.path.join(path, name)
+                is_none = f"{seen.above}{name}" in sys.modules and inner not in self._packages
+                if is_none and os.path.isdir(inner):
+                    for suffix in SUFFIXES:
+                        self._add(os.path.join(inner, f"__init__{suffix}"))
 
     def _add(self, path: str, *, there: bool = False, compiled: bool = False) -> None:
         """Stamp what must not change. there: it was. compiled: it may be younger than imports."""
@@ -222,13 +221,15 @@ class Imported:
 
 
 class _Directory:
-    """A directory as it was. names: in it; where not `whole`, those that an import could take.
+    """A directory as it was.
 
-    stamp: None if it is no directory, () if it does not show each change.
+    above: of which package, with a dot; "": of the search path. names: in it; of the search path,
+    those that an import could take. stamp: None if it is no directory, () if it does not show each
+    change.
     """
 
-    def __init__(self, path: str, *, whole: bool) -> None:
-        self._path, self._whole = path, whole
+    def __init__(self, path: str, above: str = "") -> None:
+        self._path, self.above = path, above
         self._at = clock()
         self.stamp = _stamp_of_directory(path)
         self.names = self._names()
@@ -243,7 +244,7 @@ class _Directory:
     def _counts(self, name: str) -> bool:
         stem, dot, rest = name.partition(".")
         importable = stem.isidentifier() and (not dot or dot + rest in SUFFIXES)
-        return self._whole or importable or name.endswith(INSTALLED)
+        return bool(self.above) or importable or name.endswith(INSTALLED)
 
     def settle(self, elsewhere: frozenset[int]) -> None:
         """Do not rely on a stamp that was taken within the tick of a change."""
