@@ -21,7 +21,7 @@ NPROC = 2
 PACKAGE = "einops"
 STEPS = (
     *("nothing", "nothing", "a file changed", "a file changed", "changed in the same tick"),
-    *("kept killed", "kept stopped", "socket removed", "no memory", "none kept"),
+    *("kept killed", "kept stopped", "socket removed", "none kept"),
     *("module hidden", "script changed"),
 )
 NEW = ("a file changed", "changed in the same tick", "module hidden", "script changed")
@@ -93,9 +93,7 @@ def _procession(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 def _run(trial: Trial, tree: _Tree, what: str, seen: set[int]) -> None:
     """Do something, and run the program: it has to give what is in its files now."""
-    env = {"PROCESSION_WARM_MEMORY": "1M"} if what == "no memory" else {}
-    if what == "none kept":
-        env = {"PROCESSION_WARM_MOST": "0"}
+    env = {"PROCESSION_WARM_MOST": "0"} if what == "none kept" else {}
     kept = _kept()
     seen |= {*kept}
     if what in ("a file changed", "changed in the same tick"):
@@ -136,7 +134,7 @@ def _kept() -> list[int]:
 ROW = Row(
     fault="3 to 6 warm runs in a row; before each, the script or a file of a package that it "
     "imports is changed (also within a tick of the clock) or hidden, or what is kept is killed or "
-    "stopped, or its socket is removed, or the limit of memory or of number is reached",
+    "stopped, or its socket is removed, or the limit of their number is reached",
     holds="never old code: each run gives what is in the files then; each run works",
     full=200,
     strike=strike,

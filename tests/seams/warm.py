@@ -8,6 +8,6 @@ __getattr__ = lazily(
         "procession.system.directories": "inside open_runtime",
         "procession.values.spec": "read_warm",
         "procession.warm.templates": "Gone Unusable templates",
-        "procession.warm.launching": "read_limits",
+        "procession.warm.launching": "read_most",
     }
 )

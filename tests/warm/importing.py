@@ -40,4 +40,4 @@ class Importer:
 
     def reason(self, imported, **variables):
         """Give why imports do not hold where these variables differ, "" if they do."""
-        return imported.reason_against({**self.env, **variables})
+        return imported.changed_variable({**self.env, **variables}) or imported.change()

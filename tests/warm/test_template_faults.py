@@ -1,5 +1,6 @@
 """Whatever becomes of a template, a run works: it starts cold, and says so in one line."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -72,7 +73,8 @@ class Planted:
             except OSError:
                 return
             self._clients.append(client)
-            client.sendall(self._says)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                client.sendall(self._says)
 
     def close(self):
         self._sock.shutdown(socket.SHUT_RDWR)
@@ -137,6 +139,15 @@ def test_one_that_was_killed_leaves_a_socket_that_the_next_run_removes(caplog, k
     second, lines = run(caplog)
     cold_only(lines, "another run has just taken what was kept")
     assert [each.pid for each in templates()] == [second]
+
+
+def test_one_that_is_asked_to_end_ends(caplog, kept):
+    first, _ = run(caplog)
+    os.kill(first, signal.SIGTERM)
+    until(lambda: not alive(first), "its end")
+    second, _ = run(caplog)
+    os.kill(second, signal.SIGTERM)
+    until(lambda: not alive(second), "the end of one that was started by this process")
 
 
 def test_one_whose_socket_was_removed_goes(caplog, kept):

@@ -179,16 +179,15 @@ class Imported:
 
     # -- later
 
-    def reason_against(self, env: Mapping[str, str]) -> str:
-        """Give why these imports must not be used: what has changed, "" if nothing has.
-
-        env: the variables that the imports would find now.
-        """
-        at = clock()
+    def changed_variable(self, env: Mapping[str, str]) -> str:
+        """Give what has changed of variables, "" if nothing has. env: those of now."""
         changed = [name for name, value in self._variables.items() if env.get(name) != value]
-        if self.fault or changed:
-            return self.fault or f"the variable {min(changed)} changed"
-        why = self.change_of_search()
+        return f"the variable {min(changed)} changed" if changed else ""
+
+    def change(self) -> str:
+        """Give why these imports must never be used again: what has changed, "" if nothing has."""
+        at = clock()
+        why = self.fault or self.change_of_search()
         why = why or _change_in(self._packages) or self._change_of_file()
         if not why:
             self.since = at

@@ -30,8 +30,7 @@ To a template, once on each connection:
     ("take", dict)                 work for this launcher from now on
 From the agent:
     ("reports", [message]) + descriptors   several of these, in order:
-    ("preloaded", fault, [module], module)   why ranks are not forked, or ""; what could not be
-                                   imported; whose import was at fault, or ""
+    ("preloaded", fault, [module])   why ranks are not forked, or ""; what could not be imported
     ("sharing", name)              the shared set-up begins: nothing is heard until it has ended
     ("shared", fault)              it has ended; fault as above
     ("event", ...)                 an event of the lifecycle, as `rules.messages.plain` writes it;

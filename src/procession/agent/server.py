@@ -292,8 +292,9 @@ class Server:
         from procession.agent.preload import Preloaded
 
         preloaded = self._preloaded = self._preloaded or Preloaded()
+        preloaded.wish = words
         self._do_at_length(lambda: preloaded.add(**words))
-        self._report("preloaded", preloaded.fault, preloaded.failed, preloaded.culprit)
+        self._report("preloaded", preloaded.fault, preloaded.failed)
 
     def _do_at_length(self, call: Callable[[], None]) -> None:
         """Call what may take for ever; the loop does not notice meanwhile who is gone."""

@@ -24,11 +24,10 @@ import time
 from procession.agent import protocol
 from procession.agent.imported import forget_searches
 from procession.system import facts, tree
-from procession.system.directories import inside
 from procession.system.files import descriptors, field
 from procession.system.identity import own_mark, peer_of
 from procession.system.processes import directory_of
-from procession.values.environment import among
+from procession.system.signals import plain as signal
 from procession.worker.shown import show_mark
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -66,25 +65,26 @@ def obstacle(preloaded: Preloaded | None, before: set[int]) -> str:
 class Template:
     """An agent while it waits for a launcher.
 
-    terms: for which launchers it is. name: of its socket, without its pid, which tells how it was
-    started. modules, reads, path, cwd: as in `pool.Preload`. seen: the variables that the imports
-    have read, as far as their packages are known to. seconds: how long it waits. uses: how many
-    runs it has served. directory: an open one, for its socket; it belongs to this object.
+    terms: from the launcher. name: of its socket, without its pid, which tells how it was started.
+    seconds: how long it waits. reads: the variables that its packages are known to read. uses: how
+    many runs it has served. directory: an open one, for its socket; it belongs to this object.
     Raises OSError.
     """
 
     def __init__(self, terms: Words, uses: int, directory: int, preloaded: Preloaded) -> None:
         assert preloaded.imported is not None
-        self._terms, self._uses, self._imported = terms, uses, preloaded.imported
+        self._imported, self._its = preloaded.imported, preloaded.wish
+        self._seconds, self._reads, self._uses = terms["seconds"], terms["reads"], uses
         self._since = time.monotonic()
         self._directory = directory
-        self._path = inside(directory, f"{terms['name']}-{os.getpid()}")
+        place = f"/proc/self/fd/{directory}"  # short enough for the name of a socket
+        self._path = f"{place}/{terms['name']}-{os.getpid()}"
         if not show_mark(own_mark()):  # nobody else's: it is not to be swept with a run
             raise OSError("it has no room for another mark")
         self._facts = facts.read_facts()
         self._useless = False
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        draft = inside(directory, f".{os.getpid()}")
+        draft = f"{place}/.{os.getpid()}"
         try:
             os.fchmod(self._listening.fileno(), 0o600)
             self._listening.bind(draft)
@@ -99,9 +99,10 @@ class Template:
 
         None if this process is of no use any more. Its own socket is gone in both cases.
         """
-        until = self._since + self._terms["seconds"]
+        until = self._since + self._seconds
         poll = select.poll()
         poll.register(self._listening.fileno(), select.POLLIN)
+        endured = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # there is nothing below it
         taken = None
         while taken is None and not self._useless:
             left = until - time.monotonic()
@@ -117,6 +118,7 @@ class Template:
             pass  # somebody else did
         self._listening.close()
         os.close(self._directory)
+        signal.signal(signal.SIGTERM, endured)
         return taken
 
     def _accept(self) -> tuple[socket.socket, int] | None:
@@ -142,34 +144,36 @@ class Template:
 
     def _answer(self, asked: protocol.Message, pid: int) -> protocol.Message | None:
         if asked[0] == "look":
-            shown = {n: self._terms[n] for n in ("modules", "path", "cwd", "seconds")}
-            age = time.monotonic() - self._since
-            return "template", {**shown, "uses": self._uses, "age": age}
+            shown = {n: self._its[n] for n in ("modules", "path", "cwd")}
+            more = {"age": time.monotonic() - self._since, "seconds": self._seconds}
+            return "template", {**shown, **more, "uses": self._uses}
         return ("taken", *self._adapt(asked[1], pid)) if asked[0] == "take" else None
 
     def _adapt(self, wanted: Words, pid: int) -> tuple[int, str]:
         """Become as a launcher wants this process; gives how far it is from that, and what differs.
 
-        wanted: `modules`, `path` and `cwd`, and the launcher's `facts`, or those of its thread, and
-        `env`: the variables that all of its ranks have. 0 and "" if all is as it wants.
+        wanted: what it wants to import, as in "preload", its mark, and its facts, or those of its
+        thread. 0 and "" if all is as it wants.
         """
-        terms, env = self._terms, wanted["env"]
-        modules = terms["modules"]
+        its, env = self._its, wanted["env"]
+        modules = its["modules"]
         if modules != wanted["modules"][: len(modules)]:
             return NO_IMPORTS, "what is kept has made other imports"
-        if modules and terms["cwd"] != wanted["cwd"]:
-            return OTHER_IMPORTS, f"what is kept was imported in {terms['cwd']}"
-        if modules and terms["path"] != wanted["path"]:
+        if modules and its["cwd"] != wanted["cwd"]:
+            return OTHER_IMPORTS, f"what is kept was imported in {its['cwd']}"
+        if modules and its["path"] != wanted["path"]:
             return OTHER_IMPORTS, "what is kept was imported with another sys.path"
-        if terms["seen"] != {n: v for n, v in env.items() if among(terms["reads"], n)}:
+        if self._seen(its["env"]) != self._seen(env):
             return OTHER_IMPORTS, "a variable changed that the imports have read"
         differ = facts.obstacles(self._facts, wanted["facts"])
         if differ:
             return len(differ), f"what is kept differs in {differ[0]}"
-        why = self._imported.reason_against(env)
-        self._useless = bool(why) and not why.startswith("the variable ")
+        why = self._imported.changed_variable(env)
         if not why and not directory_of(pid):
             why = "it may not look into the launcher"
+        if not why:
+            why = self._imported.change()
+            self._useless = bool(why)
         if why:
             return 1, why
         self._useless = True  # it is no longer what it was
@@ -179,6 +183,10 @@ class Template:
         if differ or not show_mark(wanted["mark"]):
             return 1, f"{differ[0] if differ else 'a mark'} could not be given to what is kept"
         return 0, ""
+
+    def _seen(self, env: dict[str, str]) -> dict[str, str]:
+        beginnings = tuple(name[:-1] for name in self._reads if name.endswith("*"))
+        return {n: v for n, v in env.items() if n in self._reads or n.startswith(beginnings)}
 
 
 def _asked(sock: socket.socket) -> protocol.Message:

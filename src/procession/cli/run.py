@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -17,7 +16,6 @@ from procession.prepare.placing import THREADS, Placed
 from procession.rules.tables import Phase
 from procession.values.errors import GroupFailed, SpecError
 from procession.values.events import Event
-from procession.values.program import Script
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.cli.detach import Waiter
-    from procession.preload.plan import Plan
 
 HASTE = 2.0  # seconds for the last messages, when a signal has come
 
@@ -57,7 +54,7 @@ def run_group(
         refuse(prog, f"{of_logs}cannot prepare the run: {e} [P305]")
     if threads := _threads(spec, group.placed) if not request.json else "":
         say_line(f"procession: {threads}")
-    for note in (*group.notes, *([] if request.json else _advice(spec, group.plan))):
+    for note in group.notes:
         say_note(note)
     in_files = group.resources.streams.in_files  # then nothing is lost if nobody reads the output
     if group.run_dir and output is None and waiter is None:
@@ -84,18 +81,6 @@ def run_group(
 
         abort_others(os.environ, code)
     return code, result_of(group, code) if request.json else None
-
-
-def _advice(spec: Spec, plan: Plan | None) -> list[str]:
-    """Say on a terminal, once for each script, which of its imports could be made once."""
-    if plan is None or spec.preload != "auto" or not isinstance(spec.program, Script):
-        return []
-    if sys.stderr is None or not sys.stderr.isatty():
-        return []
-    from procession.preload.advice import advice
-
-    said = advice(plan, os.path.join(spec.cwd, spec.program.path))
-    return [said] if said else []
 
 
 def _say_restart(event: Event) -> None:

@@ -27,17 +27,14 @@ from procession.system.directories import Refused, open_runtime
 from procession.system.identity import own_mark
 from procession.system.processes import directory_of
 from procession.values.base import is_count
-from procession.values.placement import read_size
 from procession.values.version import __version__
-from procession.warm.templates import NAME, Gone, Template, Unusable, ask, memory_of, templates
+from procession.warm.templates import NAME, Gone, Template, Unusable, ask, templates
 
 NOTHING_KEPT = "nothing is kept yet"
 # Variables that are read when an interpreter starts, beside those of `pool.EARLY_VARIABLES`: by
 # `site`, and by a `.pth` file that nearly every environment has.
 STARTING = ("HOME", "SETUPTOOLS_USE_DISTUTILS")
-# How many agents may be kept, and how much memory they may have together.
-MOST, DEFAULT_MOST = "PROCESSION_WARM_MOST", 8
-MOST_MEMORY, DEFAULT_MEMORY = "PROCESSION_WARM_MEMORY", 4 << 30
+MOST, DEFAULT_MOST = "PROCESSION_WARM_MOST", 8  # how many agents may be kept
 
 
 class Warm:
@@ -87,14 +84,7 @@ class Warm:
 
     def _take(self, preload: Preload) -> Agent | None:
         """Take the template that lacks the fewest imports, if one fits."""
-        wanted = {
-            "modules": preload.modules,
-            "path": preload.path,
-            "cwd": preload.cwd,
-            "env": dict(preload.env),
-            "facts": self._facts,
-            "mark": own_mark(),
-        }
+        wanted = {**preload.message, "facts": self._facts, "mark": own_mark()}
         nearest = sys.maxsize
         # Of those that waited equally long, the one that was used last.
         for kept in sorted(self._kept, key=lambda each: (-each.modules, -each.since)):
@@ -107,7 +97,7 @@ class Warm:
             except Gone:
                 distance, why = 1, "another run has just taken what was kept"
             except Unusable as e:
-                distance, why = 1, f"what is kept cannot be used: {e}"
+                distance, why = 0, f"what is kept cannot be used: {e}"
             if agent is not None and not why:
                 self.why = ""
                 return agent
@@ -115,6 +105,8 @@ class Warm:
                 agent.let_go()
             if distance < nearest:
                 nearest, self.why = distance, why
+            if not distance:
+                break  # another one could let this run wait as long
         return None
 
     @property
@@ -129,32 +121,26 @@ class Warm:
 
         It is ended then.
         """
-        most, most_memory = read_limits(os.environ)
-        why = lease.preload.own or self._release(lease.agent, lease.preload, most, most_memory)
+        most = read_most(os.environ)
+        why = lease.preload.own or self._release(lease.agent, lease.preload, most)
         if why:
             pool.discard(lease.agent)
-        else:
-            pool.forget(lease.agent)
-            _end_surplus(most, most_memory)
-        return why
+            return why
+        pool.forget(lease.agent)
+        try:
+            for surplus in templates()[:-most]:
+                surplus.end()
+        except (OSError, Refused, Unusable):
+            pass  # it ends by itself
+        return ""
 
-    def _release(self, agent: Agent, preload: Preload, most: int, most_memory: int) -> str:
-        memory = memory_of(agent.pid)
-        if memory > most_memory:
-            return f"it has {memory >> 20} MB, and {most_memory >> 20} MB may be kept"
-        if most < 1:
-            return "none may be kept (PROCESSION_WARM_MOST)"
+    def _release(self, agent: Agent, preload: Preload, most: int) -> str:
+        if not most:
+            return f"none may be kept ({MOST})"
         if agent.lost or agent.waiting:
             return "the agent does not answer"
-        terms = {
-            "name": f"{NAME}-{self._text}-{len(preload.modules)}",
-            "modules": preload.modules,
-            "reads": preload.reads,
-            "seen": preload.seen,
-            "path": preload.path,
-            "cwd": preload.cwd,
-            "seconds": self._seconds,
-        }
+        name = f"{NAME}-{self._text}-{len(preload.modules)}"
+        terms = {"name": name, "seconds": self._seconds, "reads": preload.reads}
         try:
             (fault,) = ask(agent, ("keep", terms), "kept", [open_runtime(make=True)])
         except (OSError, Refused) as e:
@@ -177,19 +163,6 @@ def _said(e: OSError | Refused) -> str:
     return str(e) if isinstance(e, Refused) else f"the directory for sockets: {e.strerror or e}"
 
 
-def _end_surplus(most: int, most_memory: int) -> None:
-    """End those templates that are too many, or too large together, the least recent first."""
-    try:
-        found = templates()
-        memory = {each: each.memory for each in found}
-        while len(memory) > most or sum(memory.values()) > most_memory:
-            first = next(iter(memory))
-            del memory[first]
-            first.end()
-    except (OSError, Refused, Unusable):
-        pass  # it ends by itself
-
-
 def key_text(key: tuple[Any, ...], env: Mapping[str, str]) -> str:
     """Give a text that is equal for two processes of this user that start an equal interpreter.
 
@@ -210,11 +183,7 @@ def key_text(key: tuple[Any, ...], env: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
 
 
-def read_limits(env: Mapping[str, str]) -> tuple[int, int]:
-    """Give how many may be kept, and how many bytes; a value that cannot be read is ignored."""
+def read_most(env: Mapping[str, str]) -> int:
+    """Give how many may be kept; a value that cannot be read is ignored."""
     most = env.get(MOST, "")
-    try:
-        memory = read_size(env.get(MOST_MEMORY, ""))
-    except ValueError:
-        memory = DEFAULT_MEMORY
-    return int(most) if is_count(most, 19) else DEFAULT_MOST, memory
+    return int(most) if is_count(most, 19) else DEFAULT_MOST

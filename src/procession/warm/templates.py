@@ -48,11 +48,6 @@ class Template(Value):
     pid: int
     since: float
 
-    @property
-    def memory(self) -> int:
-        """Its memory in bytes: its own, and its part of what it shares (PSS); 0 if unknown."""
-        return memory_of(self.pid)
-
     def connect(self) -> Agent:
         """Connect to it, and let it go on if it is stopped. Raises Gone and Unusable."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -80,13 +75,17 @@ class Template(Value):
         return agent
 
     def describe(self) -> dict[str, Any]:
-        """Give what it has imported, for how long it waits, and more. Raises Gone and Unusable."""
+        """Give what it has imported, for how long it waits, and more. Raises Gone and Unusable.
+
+        memory: in bytes, its own, and its part of what it shares (PSS).
+        """
         agent = self.connect()
         try:
             (said,) = ask(agent, ("look",), "template")
         finally:
             agent.let_go()
-        return {"pid": self.pid, **said, "memory": self.memory}
+        memory = field(f"/proc/{self.pid}/smaps_rollup", "Pss") or 0
+        return {"pid": self.pid, **said, "memory": memory}
 
     def end(self) -> bool:
         """End it, whatever it does; False if it has ended. Raises Unusable."""
@@ -124,11 +123,6 @@ def templates() -> list[Template]:
     finally:
         os.close(directory)
     return sorted(found, key=lambda each: each.since)
-
-
-def memory_of(pid: int) -> int:
-    """Give the memory of a process in bytes, with its part of what it shares; 0 if unknown."""
-    return field(f"/proc/{pid}/smaps_rollup", "Pss") or 0
 
 
 def ask(agent: Agent, message: Message, answer: str, fds: list[int] | None = None) -> Message:
