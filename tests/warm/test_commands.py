@@ -1,5 +1,6 @@
 """One command leaves its agent to the next, and nothing of itself."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -71,6 +72,15 @@ def test_the_next_command_takes_it_and_finds_nothing_of_the_last(tmp_path, kept)
     assert run_procession("warm").stderr == "procession: nothing is kept\n"
 
 
+def descriptors_of(pid):
+    """Say where the descriptors of a process lead."""
+    leads = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            leads.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return leads
+
+
 def assert_holds_nothing(pid):
     """Look at a kept agent from outside, for anything of the run that it has served."""
     with open(f"/proc/{pid}/environ", "rb") as f:
@@ -79,7 +89,9 @@ def assert_holds_nothing(pid):
     assert not [n for n in variables if n.startswith((b"TOKEN", b"PROCESSION_TEST", b"MASTER_"))]
     with open(f"/proc/{pid}/cmdline", "rb") as f:
         assert b"a.py" not in f.read()
-    leads = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    # It closes the socket to who has just asked.
+    until(lambda: str(descriptors_of(pid)).count("socket:") == 1, "the end of the other socket")
+    leads = descriptors_of(pid)
     known = ("/dev/null", "socket:", "anon_inode:", "pipe:")
     assert [os.path.basename(each) for each in leads if not each.startswith(known)] == [
         "procession"  # the directory of its socket

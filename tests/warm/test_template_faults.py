@@ -119,14 +119,22 @@ def test_the_socket_of_another_user_is_not_used(caplog, kept):
         planted.close()
 
 
+def stop(pid):
+    """Stop a template; the end of its run's socket, which may come just then, lets it go on."""
+
+    def is_stopped():
+        os.kill(pid, signal.SIGSTOP)
+        return state_of(pid).letter == "T"
+
+    until(is_stopped, "its stop")
+
+
 def test_one_that_was_stopped_goes_on(caplog, kept):
     first, lines = run(caplog)
     cold_only(lines, "nothing is kept yet")
-    os.kill(first, signal.SIGSTOP)
-    until(lambda: state_of(first).letter == "T", "its stop")
+    stop(first)
     assert run(caplog) == (first, [])
-    os.kill(first, signal.SIGSTOP)
-    until(lambda: state_of(first).letter == "T", "its stop")
+    stop(first)
     stopped = run_procession("warm", "stop")
     assert stopped.stdout == "procession: 1 ended, and nothing is kept\n", stopped
     until(lambda: not alive(first), "its end")

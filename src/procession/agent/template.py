@@ -90,6 +90,7 @@ class Template:
             self._listening.bind(draft)
             self._listening.listen(BACKLOG)
             os.rename(draft, self._path)  # whoever sees it can connect
+            self._endured = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing is below it
         except OSError:
             self._listening.close()
             raise
@@ -102,7 +103,6 @@ class Template:
         until = self._since + self._seconds
         poll = select.poll()
         poll.register(self._listening.fileno(), select.POLLIN)
-        endured = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # there is nothing below it
         taken = None
         while taken is None and not self._useless:
             left = until - time.monotonic()
@@ -118,7 +118,7 @@ class Template:
             pass  # somebody else did
         self._listening.close()
         os.close(self._directory)
-        signal.signal(signal.SIGTERM, endured)
+        signal.signal(signal.SIGTERM, self._endured)
         return taken
 
     def _accept(self) -> tuple[socket.socket, int] | None:
