@@ -206,10 +206,11 @@ def test_a_forkserver_that_was_taken_and_is_killed_is_replaced(tmp_path, kept):
     script = write(
         tmp_path / "a.py",
         """
-        import os, signal, sys
+        import os, signal, sys, time
         attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
         print(attempt, os.getppid(), flush=True)
         if len(sys.argv) > 1 and not attempt:
+            time.sleep(0.5)  # until it is known that this rank has begun
             os.kill(os.getppid(), signal.SIGKILL)
             signal.pause()
         """,
