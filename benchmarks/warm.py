@@ -22,7 +22,7 @@ def measure(plan: Plan) -> list[Figure]:
     script = plan.directory() / "edited.py"
     env = {
         "XDG_CACHE_HOME": str(plan.directory()),
-        "XDG_RUNTIME_DIR": str(plan.directory()),  # a keeper of its own
+        "XDG_RUNTIME_DIR": str(plan.directory()),  # templates of its own
     }
     edits = 0
 

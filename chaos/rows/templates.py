@@ -1,4 +1,4 @@
-"""Warm runs: the keeper is killed or stopped, files change, what is kept reaches its limits.
+"""Warm runs: what is kept is killed or stopped, files change, limits are reached.
 
 What is kept has imported an installed package of the list: a stand-in for one, which changes.
 """
@@ -21,7 +21,7 @@ NPROC = 2
 PACKAGE = "einops"
 STEPS = (
     *("nothing", "nothing", "a file changed", "a file changed", "changed in the same tick"),
-    *("keeper killed", "keeper stopped", "kept killed", "socket removed", "no memory", "none kept"),
+    *("kept killed", "kept stopped", "socket removed", "none kept"),
     *("module hidden", "script changed"),
 )
 NEW = ("a file changed", "changed in the same tick", "module hidden", "script changed")
@@ -78,8 +78,8 @@ def strike(trial: Trial) -> None:
             send(pid, signal.SIGCONT)
         done = _procession("warm", "stop")
         trial.must(done.returncode == 0, f"procession warm stop: {done.stdout}{done.stderr}")
-        # A keeper whose socket was removed looks for it every two seconds.
-        processes.wait_gone(os.environ[processes.MARK], 4 * SLOW, processes.children(os.getpid()))
+        # A template whose socket was removed looks for it every five seconds.
+        processes.wait_gone(os.environ[processes.MARK], 8 * SLOW, processes.children(os.getpid()))
 
 
 def _procession(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -93,11 +93,9 @@ def _procession(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 def _run(trial: Trial, tree: _Tree, what: str, seen: set[int]) -> None:
     """Do something, and run the program: it has to give what is in its files now."""
-    env = {"PROCESSION_WARM_MEMORY": "1M"} if what == "no memory" else {}
-    if what == "none kept":
-        env = {"PROCESSION_WARM_MOST": "0"}
-    keeper, kept = _kept()
-    seen |= {keeper} - {0}
+    env = {"PROCESSION_WARM_MOST": "0"} if what == "none kept" else {}
+    kept = _kept()
+    seen |= {*kept}
     if what in ("a file changed", "changed in the same tick"):
         tree.write_module()
         if what == "changed in the same tick":
@@ -106,14 +104,11 @@ def _run(trial: Trial, tree: _Tree, what: str, seen: set[int]) -> None:
         tree.hide()
     elif what == "script changed":
         tree.write_script()
-    elif what == "keeper killed" and keeper:
-        send(keeper, signal.SIGKILL)
-    elif what == "keeper stopped" and keeper:
-        send(keeper, signal.SIGSTOP)
-    elif what == "kept killed" and kept:
-        send(trial.chance.choice(kept), signal.SIGKILL)
+    elif what in ("kept killed", "kept stopped") and kept:
+        number = signal.SIGKILL if what == "kept killed" else signal.SIGSTOP
+        send(trial.chance.choice(kept), number)
     elif what == "socket removed":
-        for path in (trial.place / "runtime").glob("procession/.keeper"):
+        for path in (trial.place / "runtime").glob("procession/.warm*"):
             path.unlink()
     began = time.monotonic()
     words = ("--warm", "-n", str(NPROC), "--preload", PACKAGE, str(tree.script))
@@ -127,31 +122,19 @@ def _run(trial: Trial, tree: _Tree, what: str, seen: set[int]) -> None:
     cold = "starts cold" in done.stderr
     trial.must(cold or what not in NEW[:-1], f"{what}, and it did not start cold: {done.stderr}")
     trial.count(f"{what}: {'cold' if cold else 'warm'}")
-    if what == "keeper stopped" and keeper:
-        send(keeper, signal.SIGCONT)
 
 
-def _kept() -> tuple[int, list[int]]:
-    """Give the keeper and what it keeps, 0 for none."""
-    from procession.warm.client import Connection, NoKeeper, Unusable
+def _kept() -> list[int]:
+    """Give the pids of what is kept."""
+    from procession.warm.templates import templates
 
-    try:
-        connection = Connection(5.0 * SLOW)
-    except (NoKeeper, Unusable):
-        return 0, []
-    try:
-        return connection.pid, [int(each["pid"]) for each in connection.list()]
-    except (NoKeeper, Unusable):
-        return connection.pid, []
-    finally:
-        connection.close()
+    return [each.pid for each in templates()]
 
 
 ROW = Row(
     fault="3 to 6 warm runs in a row; before each, the script or a file of a package that it "
-    "imports is changed (also within a tick of the clock) or hidden, or the keeper is killed or "
-    "stopped, or what it keeps is killed, or its socket is removed, or the limit of memory or of "
-    "number is reached",
+    "imports is changed (also within a tick of the clock) or hidden, or what is kept is killed or "
+    "stopped, or its socket is removed, or the limit of their number is reached",
     holds="never old code: each run gives what is in the files then; each run works",
     full=200,
     strike=strike,

@@ -5,7 +5,7 @@ import json
 import socket
 
 from hypothesis import strategies as st
-from inputs import CUTS, JSON, NUMBERS, TEXTS, cut, damaged, fields, lines_of
+from inputs import CUTS, JSON, NUMBERS, TEXTS, cut, damaged, fields
 
 from engines.packed import pack
 from outcomes import Reader
@@ -13,7 +13,6 @@ from seams.control import Lines
 from seams.control import decode as decode_control
 from seams.jobs import EngineError, Heir, Will, read_heir, read_will, take_invitation
 from seams.prepare import OF_COMMAND, OF_SCRIPT
-from seams.warm import Unusable, decode
 from seams.wire import Wire, WireError
 
 
@@ -35,11 +34,6 @@ CONTROL = st.lists(
     ),
     max_size=4,
 ).map(lambda each: b"\n".join([*each, b""]))  # fmt: skip
-
-
-def check_warm(line):
-    with contextlib.suppress(Unusable):
-        assert isinstance(decode(line), dict)
 
 
 def check_link(given):
@@ -133,10 +127,6 @@ FRAMES = damaged(st.lists(HEADS, max_size=3).map(lambda heads: b"".join(map(fram
 
 FRAMED = {
     "control": (st.tuples(st.one_of(CONTROL, st.binary(max_size=200)), CUTS), check_control),
-    "warm": (
-        st.one_of(damaged(lines_of(fields("warm", "ask", "kept", "id"))), st.binary(max_size=60)),
-        check_warm,
-    ),
     "link": (LINK, check_link),
     "rendezvous": (
         st.tuples(st.one_of(JSON, HEIRS, HEIRS), st.one_of(JSON, WILLS, WILLS)),

@@ -16,7 +16,7 @@ from seams.rendezvous import Terms, read_terms
 from seams.slurm import read_allocation, read_task
 from seams.ssh import parse_hostfile, parse_hosts
 from seams.values import SpecError, Std, parse_ranks, read_size
-from seams.warm import read_limits, read_warm
+from seams.warm import read_most, read_warm
 from seams.xla import pjrt, xrt
 
 
@@ -207,9 +207,7 @@ def check_texts(text):
             read(text)
     for read in (read_preemption, read_warm, parse_hosts, parse_hostfile):
         refused(read, text, "--option")
-    most, memory = read_limits({"PROCESSION_WARM_MOST": text, "PROCESSION_WARM_MEMORY": text})
-    assert most >= 0
-    assert memory >= 0
+    assert read_most({"PROCESSION_WARM_MOST": text}) >= 0
     found = refused(read_terms, text, text)
     if found is not None:
         assert isinstance(found, Terms)

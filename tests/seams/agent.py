@@ -8,9 +8,7 @@ __getattr__ = lazily(
             "beforestop channels children forking limits order owner protocol run server stacks"
         ),
         "procession.agent.beforestop": "BeforeStop",
-        "procession.agent.observing": "Observer",
-        "procession.agent.record": "reason_against record",
-        "procession.agent.stamps": "clock",
+        "procession.agent.imported": "Imported clock",
         "procession.agent.channels": "Channel",
         "procession.agent.forking": "Forking",
         "procession.agent.limits": "Limits",

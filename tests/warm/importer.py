@@ -1,34 +1,34 @@
-"""A process whose forks import a program: cold, or observed with a record of what decided it.
+"""A process whose forks import a program: cold, or watched, with what decided it.
 
 Run by its path; it finds `seams` beside its directory. Reads lines of JSON from stdin: {"path": to
-be put before `sys.path`, "module": its name, "observed": whether}; writes the length of the answer,
-a line, and the answer by marshal: (what `module.value()` gives, record or None).
+be put before `sys.path`, "module": its name, "watched": whether}; writes the length of the answer,
+a line, and the answer by pickle: (what `module.value()` gives, `Imported` or None).
 """
 
 import json
-import marshal
 import os
+import pickle
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def imported(wish):
-    from seams.agent import Observer, record
+    from seams.agent import Imported
 
     sys.path[:] = [*wish["path"], *sys.path]
     sys.path_importer_cache.clear()
-    observer = Observer() if wish["observed"] else None
-    if observer is not None:
-        observer.begin()
+    found, failed = Imported(os.environ) if wish["watched"] else None, []
+    if found is not None:
+        found.begin()
     try:
         value = __import__(wish["module"]).value()
     except BaseException as e:
         value = f"{type(e).__name__}: {e}"
-    if observer is None:
-        return value, None
-    observer.end()
-    return value, record(observer, list(sys.modules), os.environ, lowest=True)
+        failed.append(wish["module"])
+    if found is not None:
+        found.end(os.environ, failed)
+    return value, found
 
 
 def main():
@@ -37,14 +37,14 @@ def main():
 
     import seams.agent
 
-    seams.agent.Observer, seams.agent.record  # noqa: B018 (imported before the forks)
+    seams.agent.Imported  # noqa: B018 (imported before the forks)
     for line in sys.stdin:
         sys.stdout.flush()
         read_end, write_end = os.pipe()
         pid = os.fork()
         if not pid:
             with open(write_end, "wb") as f:
-                f.write(marshal.dumps(imported(json.loads(line))))
+                f.write(pickle.dumps(imported(json.loads(line))))
             os._exit(0)
         os.close(write_end)
         with open(read_end, "rb") as f:

@@ -1,13 +1,11 @@
 """The tests' end of `importer.py`."""
 
 import json
-import marshal
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
-
-from seams.agent import reason_against
 
 HERE = Path(__file__).parent
 
@@ -32,14 +30,14 @@ class Importer:
         self._process.wait(20)
         self._process.stdout.close()
 
-    def ask(self, path, observed, module="program"):
-        """Import a module; gives what its `value()` gives, and the record if it is observed."""
-        wish = {"path": [*map(str, path)], "observed": observed, "module": module}
+    def ask(self, path, watched, module="program"):
+        """Import a module; gives what its `value()` gives, and what decided it if watched."""
+        wish = {"path": [*map(str, path)], "watched": watched, "module": module}
         self._process.stdin.write(json.dumps(wish).encode() + b"\n")
         self._process.stdin.flush()
         out = self._process.stdout
-        return marshal.loads(out.read(int(out.readline())))
+        return pickle.loads(out.read(int(out.readline())))
 
-    def reason(self, record, **variables):
-        """Give why a record does not hold where these variables differ, "" if it does."""
-        return reason_against(record, {**self.env, **variables})
+    def reason(self, imported, **variables):
+        """Give why imports do not hold where these variables differ, "" if they do."""
+        return imported.changed_variable({**self.env, **variables}) or imported.change()

@@ -1,30 +1,27 @@
-"""The keeper of a test: it ends with the test, and all that it keeps."""
+"""What a test keeps: it ends with the test."""
 
 import os
 import signal
 
 from conftest import alive, until
-from seams.warm import Connection, NoKeeper, Unusable
+from seams.warm import Gone, templates
 
 
 class Kept:
-    """The keeper of this test, and what it keeps."""
+    """The templates of this test."""
 
     def __init__(self):
         self.seen = set()  # the pids of all that was ever kept
 
     def list(self):
-        """Give what is kept; [] without a keeper."""
-        try:
-            connection = Connection(10.0)
-        except NoKeeper:
-            return []
-        try:
-            self.seen.add(connection.pid)
-            kept = connection.list()
-        finally:
-            connection.close()
-        self.seen |= {each["pid"] for each in kept}
+        """Describe what is kept, the one that waits for longest first."""
+        kept = []
+        for each in templates():
+            self.seen.add(each.pid)
+            try:
+                kept.append(each.describe())
+            except Gone:
+                pass
         return kept
 
     def one(self):
@@ -32,31 +29,17 @@ class Kept:
         (kept,) = self.list()
         return kept
 
-    def pid(self):
-        """Give the pid of the keeper."""
-        connection = Connection(10.0)
-        connection.close()
-        return connection.pid
-
     def stop(self):
-        """End the keeper, and what it keeps; wait until all of it is gone."""
-        try:
-            self.list()
-            connection = Connection(10.0)
-            keeper = connection.pid
-            try:
-                connection.stop()
-            finally:
-                connection.close()
-            until(lambda: not alive(keeper), "the end of the keeper")
-        except (NoKeeper, Unusable):
-            pass
+        """End what is kept; wait until all of it is gone."""
+        for each in templates():
+            self.seen.add(each.pid)
+            each.end()
         for pid in self.seen:
             until(lambda pid=pid: not alive(pid), f"the end of {pid}, which was kept")
 
 
 def keeper():
-    """Give the keeper of a test, for its fixture."""
+    """Give what a test keeps, for its fixture."""
     found = Kept()
     yield found
     for pid in found.seen:

@@ -19,20 +19,20 @@ def importer():
 def walk(importer, root, seed, steps):
     """Change a tree at random; each time compare what is kept with a cold import."""
     tree = Tree(root, seed)
-    kept = record = None
+    kept = imported = None
     used, why = 0, {}
     for step in range(steps):
         done = [tree.change() for _ in range(tree.random.choice((1, 1, 2, 3)))]
-        reason = importer.reason(record) if record else "the first"
-        cold, _ = importer.ask(tree.path, observed=False)
+        reason = importer.reason(imported) if imported else "the first"
+        cold, _ = importer.ask(tree.path, watched=False)
         if not reason:
             used += 1
             assert kept == cold, f"seed {seed}, step {step}: {done}"
         else:
             why[reason] = why.get(reason, 0) + 1
-            kept, record = importer.ask(tree.path, observed=True)
-            if not record["fault"]:
-                assert kept == cold, f"seed {seed}, step {step}, while recorded: {done}"
+            kept, imported = importer.ask(tree.path, watched=True)
+            if not imported.fault:
+                assert kept == cold, f"seed {seed}, step {step}, while watched: {done}"
     return used, why
 
 

@@ -1,6 +1,6 @@
 """A program in a temporary directory, whose imports can be decided in many ways, and its changes.
 
-`value()` of its module `program` is a text that tells of every file that was read.
+`value()` of its package `program` is a text that tells of every file that was read.
 """
 
 import os
@@ -10,22 +10,16 @@ import zipfile
 
 PROGRAM = """
 import os
-import b, pkg.sub
-try:
-    import plug
-    plugged = plug.WHAT
-except ImportError as e:
-    plugged = "none" if e.name == "plug" else str(e)
+def tried(name):
+    try:
+        return __import__(name, fromlist=("WHAT",)).WHAT
+    except (ImportError, AttributeError) as e:
+        return "%s: %s" % (type(e).__name__, e)
 try:
     import space.part
     part = space.part.WHAT, len(list(space.__path__))
-except ImportError:
+except (ImportError, AttributeError):
     part = "none"
-try:
-    import zipped.inner
-    inner = zipped.inner.WHAT
-except ImportError:
-    inner = "none"
 from importlib.metadata import entry_points, PackageNotFoundError, version
 try:
     dist = version("fake")
@@ -37,12 +31,13 @@ try:
         data = f.read()
 except OSError:
     data = "none"
-found = [b.WHAT, pkg.WHAT, pkg.sub.WHAT, plugged, part, dist, data, inner]
+found = [*map(tried, ("b", "pkg", "pkg.sub", "plug", "zipped.inner")), part, dist, data]
 def value():
     return "%s %r" % (WHAT, found)
 WHAT = "00000000"
 """
 NAMES = ("program", "b", "plug", "pkg", "c")
+PROGRAMS = os.path.join("program", "__init__.py")
 
 
 class Tree:
@@ -54,12 +49,12 @@ class Tree:
         self.number = 0
         self.saved = []  # (path, content, status) of earlier versions
         self.path = [self._at(d) for d in ("proj", "early", "site", "lib.zip")]
-        self.write(self._at("proj/program.py"), PROGRAM.encode())
+        self.write(self._at("proj/program/__init__.py"), PROGRAM.encode())
         for name in ("proj/b.py", "proj/pkg/__init__.py", "site/pkg/__init__.py"):
             self.write(self._at(name), self._module())
         self.write(self._at("proj/pkg/sub.py"), b"from . import WHAT as W\nWHAT = W + '1'\n")
         self.write(self._at("site/pkg/sub.py"), b"WHAT = 'site'\n")
-        self.write(self._at("proj/data.json"), b"00000000")
+        self.write(self._at("proj/program/data.json"), b"00000000")
 
     def _at(self, name):
         return os.path.join(self.root, name)
@@ -142,7 +137,7 @@ class Tree:
         self._save(path)
         name = self.random.choice(NAMES)
         new = os.path.join(os.path.dirname(path), f"{name}.py")
-        if os.path.basename(path) != "program.py" and name != "program":
+        if not path.endswith(PROGRAMS) and name != "program":
             os.rename(path, new)
         return f"{path} -> {new}"
 
@@ -178,7 +173,7 @@ class Tree:
 
     def _delete(self):
         path = self._any()
-        if path.endswith("program.py"):
+        if path.endswith(PROGRAMS):
             return "nothing"
         self._save(path)
         os.remove(path)
@@ -242,7 +237,7 @@ class Tree:
 
     def _link(self):
         path = self._any(".py")
-        if path.endswith("program.py") or os.path.islink(path):
+        if path.endswith(PROGRAMS) or os.path.islink(path):
             return "nothing"
         target = self._at(f"target{self.random.randrange(2)}.py")
         self.write(target, self._module())

@@ -70,12 +70,11 @@ class Agent:
             return cls.of(boot.start(env, room=room, passed=passed))
 
     @classmethod
-    def taken(cls, pid: int, fd: int) -> Agent:
-        """Use one that another process has started. fd: its socket, which belongs to this object.
+    def taken(cls, pid: int, sock: socket.socket) -> Agent:
+        """Use one that another process has started. sock: to it; it belongs to this object.
 
         Raises OSError if it cannot be watched, as without a pidfd.
         """
-        sock = socket.socket(fileno=fd)
         try:
             os.close(os.pidfd_open(pid))
         except OSError:
@@ -217,16 +216,8 @@ class Agent:
         self._hang_up()
         self._process.close()
 
-    def shut(self) -> None:
-        """Shut the connection, also for those who have its socket besides, or will get it."""
-        if self.intact:
-            try:
-                self._sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # it is gone
-
     def let_go(self) -> None:
-        """Close this process's end: another one has the socket. Who has started it reaps it."""
+        """Close this process's end: it is a template. Who has started it reaps it."""
         self._hang_up()
         _known.pop(self._process.pid, None)
         if self._process.own:

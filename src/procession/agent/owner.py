@@ -1,4 +1,4 @@
-"""The process for which an agent works: its launcher, its keeper, or a later launcher.
+"""The process for which an agent works: its launcher, or a later one.
 
 Theory of operation. An agent exits when its owner is gone. The first owner is its parent, whose
 end the kernel shows in three ways: by its pidfd, by `getppid`, and by the parent-death signal
@@ -32,7 +32,7 @@ class Owner:
     """The owner. pidfd: its, -1 where there is none; then the parent-death signal shows its end."""
 
     def __init__(self, parent: int) -> None:
-        """parent: its pid; it has started this process, see `replace`."""
+        """parent: its pid; it has started this process, see `take`."""
         self._parent = parent
         self.pidfd = pidfd_of(parent)
 
@@ -43,14 +43,15 @@ class Owner:
             return os.getppid() != self._parent
         return is_readable(self.pidfd)
 
-    def replace(self, pidfd: int, sock: socket.socket, loop: EventLoop) -> None:
-        """Take another owner, which is not the parent, by its pidfd; that belongs to this object.
-
-        sock: to the owner. loop: watches the former one. Raises OSError.
-        """
-        wake(sock.fileno(), os.getpid())
+    def leave(self, loop: EventLoop) -> None:
+        """Work for nobody. loop: watches the owner. Raises OSError."""
         hear_of_parents_end(0)
         if self.pidfd >= 0:
             loop.forget(self.pidfd)
             os.close(self.pidfd)
-        self._parent, self.pidfd = 0, pidfd
+        self._parent, self.pidfd = 0, -1
+
+    def take(self, pid: int, sock: socket.socket) -> None:
+        """Work for another process, which is not the parent. sock: to it. Raises OSError."""
+        self.pidfd = os.pidfd_open(pid)
+        wake(sock.fileno(), os.getpid())

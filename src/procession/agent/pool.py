@@ -50,7 +50,7 @@ class Preload(Value):
     looked for, None for the agent's own `sys.path`. cwd: the ranks' directory. unset:
     variables that the modules may set, and that ranks begin without. listed: nothing is lost if
     what they have left for the end of the process is not done in each rank. watched: it is to be
-    known later whether the imports would still give the same (`agent.record`). own: why an agent
+    known later whether the imports would still give the same (`agent.imported`). own: why an agent
     that has made these imports, or will have run what its group needs, is not kept for another
     launch, "" if it is: only packages of the list are kept, since what else the user's code has
     read nobody knows.

@@ -26,7 +26,7 @@ TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.agent.record import Layers
+    from procession.agent.imported import Imported
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel", "/dev/neuron", "/dev/davinci")
 NEVER = 2_000_000_011  # objects: a threshold for the collector that nobody else sets
@@ -38,19 +38,19 @@ _NOT_SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 class Preloaded:
     """What this process has imported before it forks ranks.
 
-    fault: why no rank may be forked from this process, "" if ranks may. culprit: the module whose
-    import that was, "" if that is not known. failed: modules that could
+    fault: why no rank may be forked from this process, "" if ranks may. failed: modules that could
     not be imported. printed: what the imports wrote to stdout and to stderr. variables: those of
-    the environment that the imports have set. layers: if the imports are observed, see `record`.
+    the environment that the imports have set. imported: what decided them, if they are watched;
+    wish: the message that asked for them last.
     """
 
     def __init__(self) -> None:
-        self.fault = self.culprit = ""
+        self.fault = ""
         self.failed: list[str] = []
         self.printed: tuple[bytes, bytes] = (b"", b"")
         self.variables: dict[str, str] = {}
-        self.layers: Layers | None = None
-        self._imported = False
+        self.imported: Imported | None = None
+        self.wish: dict[str, Any] = {}
         # The names of the importing module: a warning about the import leaves a mark there.
         self._importer: dict[str, Any] = {"__name__": "__main__"}
 
@@ -72,33 +72,31 @@ class Preloaded:
         safe ones, whose finalizers (`weakref.finalize`) only free memory. watched: it is to be
         known later whether these imports would still give the same.
         """
-        if watched and self.layers is None:
-            from procession.agent.record import Layers
+        if watched and self.imported is None:
+            from procession.agent.imported import Imported
 
-            self.layers = Layers(late=self._imported)
-        layers = self.layers
+            self.imported = Imported(env)
+        imported = self.imported
         self.failed = []
-        threads = 1
+        culprit, threads = "", 1
         before = sockets()  # those of ranks that are still to be forked are among them
         surroundings = Surroundings(env, path, cwd)
         wanted = [name for name in modules if name not in sys.modules]
         if wanted and not self.fault:
-            self._imported = True
             # The collector takes a sixth of the time of large imports. It is not switched off: an
             # import may ask for that, or do it itself. One that sets the threshold keeps its own.
             threshold = gc.get_threshold()
             gc.set_threshold(NEVER)
             with surroundings:
-                if layers is not None:
-                    layers.observer.begin()
+                if imported is not None:
+                    imported.begin()
                 for name in wanted:
                     self._import(name)
-                    # An observer would take the fork of this check for one of the import.
-                    if not self.culprit and layers is None and _threads() > threads:
-                        self.culprit = name if fault_of("", before) else ""
+                    if not culprit and _threads() > threads:
+                        culprit = name if fault_of("", before) else ""
                         threads = _threads()
-                if layers is not None:
-                    layers.observer.end()
+                if imported is not None:
+                    imported.end(env, self.failed)
             if gc.get_threshold()[0] == NEVER:
                 gc.set_threshold(*threshold)
             printed, variables = surroundings.printed, surroundings.variables
@@ -107,7 +105,7 @@ class Preloaded:
             self.fault = (
                 self.fault
                 or surroundings.fault
-                or fault_of(f"importing {self.culprit}" if self.culprit else "an import", before)
+                or fault_of(f"importing {culprit}" if culprit else "an import", before)
             )
             if "__warningregistry__" in self._importer:
                 why = "an import warned, and the warning names the line that imports"
@@ -115,12 +113,8 @@ class Preloaded:
             if listed:
                 drop_finalizers()
             _let_process_groups_end()
-            if layers is not None:
-                layers.close(env)
             gc.collect()
             gc.freeze()  # the collector of a rank must not touch, and so copy, pages that all share
-        if layers is not None and not layers.records:
-            layers.close(env)  # of the interpreter alone
 
     def _import(self, name: str) -> None:
         package, _, child = name.rpartition(".")

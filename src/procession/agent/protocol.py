@@ -24,12 +24,13 @@ From the launcher (`at` is in nanoseconds of the monotonic clock):
     ("ping", which)                answer
     ("release",)                   a fork of the launcher: no more ranks; hold nothing of its
     ("idle", seconds)              the group is over; go if nothing comes for so long (None: stay)
-    ("keep", dict) + pidfd         the same as "idle"; work for a keeper from now on, see `kept`
-    ("take", dict) + pidfd         work for another launcher from now on
+    ("keep", dict) + directory     the same as "idle"; go on as a template, see `template`
+To a template, once on each connection:
+    ("look",)                      say what it is
+    ("take", dict)                 work for this launcher from now on
 From the agent:
     ("reports", [message]) + descriptors   several of these, in order:
-    ("preloaded", fault, [module], module)   why ranks are not forked, or ""; what could not be
-                                   imported; whose import was at fault, or ""
+    ("preloaded", fault, [module])   why ranks are not forked, or ""; what could not be imported
     ("sharing", name)              the shared set-up begins: nothing is heard until it has ended
     ("shared", fault)              it has ended; fault as above
     ("event", ...)                 an event of the lifecycle, as `rules.messages.plain` writes it;
@@ -47,8 +48,9 @@ From the agent:
     ("stacks", which, attempt, [(rank, pid, letter, state, text)])   which: 0 before a stop signal
     ("suspended",)
     ("pong", which)
-    ("kept", fault, facts)         what is in the way of that, or ""; what this process is
-    ("taken", fault, facts)        the same
+    ("kept", fault)                what is in the way of that, or ""
+    ("template", dict)             answers "look"
+    ("taken", distance, fault)     how much is in the way of that, and what; or 0 and ""
     ("crashed", text)              the agent itself failed; it ends everything and goes
 
 Rejected: pickle and JSON (imports of 3 to 8 ms in a process whose start is felt), and sequenced

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.agent.preload import Preloaded
+    from procession.agent.template import Template
 
     Job = dict[str, Any]
 
@@ -65,16 +66,15 @@ class Server:
 
     def __init__(self, sock: socket.socket, launcher: int, quiet: Quiet) -> None:
         """launcher: its pid; it has started this process."""
-        sock.setblocking(False)
-        self.sock = sock
-        self._receiver = protocol.Receiver(sock)
-        self._sender = protocol.Sender(sock)
+        self._talk_on(sock)
         self._heard: list[tuple[protocol.Message, list[int]]] = []  # and not carried out yet
         self._owner = Owner(launcher)
         self._pid = os.getpid()
         self._common: Job = {}
         self._patience: float | None = IDLE_SECONDS  # until something comes
         self._preloaded: Preloaded | None = None  # what this process has imported
+        self._template: Template | None = None  # as which this process is to go on
+        self._uses = 0  # how many runs it has served before that
         self._run: Run | None = None
         self._outgoing: list[protocol.Message] = []  # that are still to be sent
         self._outgoing_fds: list[int] = []
@@ -83,6 +83,12 @@ class Server:
         self._releasing = False
         self._before = set[int]()  # descriptors, when the group began
         self._quiet = quiet
+
+    def _talk_on(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self._receiver = protocol.Receiver(sock)
+        self._sender = protocol.Sender(sock)
 
     # -- life
 
@@ -139,6 +145,8 @@ class Server:
             happened = self._loop.turn(0.0 if busy else self._patience)
             if not happened and not busy and self._patience is not None:
                 return None
+            if self._template is not None:
+                self._wait_for_another(self._template)
             if forking.due and not self._goes:
                 job = self._fork()
                 if job is not None:
@@ -211,8 +219,8 @@ class Server:
             self._releasing = True
         elif kind == "idle":
             self._be_idle(*words)
-        elif kind in ("keep", "take"):
-            self._go_over(kind, words[0], fds)
+        elif kind == "keep":
+            self._keep(words[0], fds[0])
         elif self._run is None:
             close_all(fds)
         elif kind == "spawn":
@@ -242,33 +250,51 @@ class Server:
         self._forking.end()
         gc.collect(0)  # what is left of it refers to itself
 
-    def _go_over(self, kind: str, words: dict[str, Any], fds: list[int]) -> None:
-        """Work for somebody else from now on: a keeper, or a launcher."""
-        from procession.agent import kept
-        from procession.system.facts import read_facts
+    def _keep(self, terms: dict[str, Any], directory: int) -> None:
+        """Become a template, if nothing is left of the run. directory: for its socket."""
+        from procession.agent import template
 
-        if kind == "take":
-            answer, fault = "taken", kept.adapt(words, self._preloaded)
-        else:
-            self._be_idle(None)
-            self._forking.forget()
-            before = (self._before or descriptors()) | {self._owner.pidfd, *fds}
-            answer, fault = "kept", kept.check(self._preloaded, before)
-        fault = fault or kept.go_over(words["mark"], fds[0], self._owner, self.sock, self._loop)
+        self._be_idle(IDLE_SECONDS)
+        self._forking.forget()
+        fault = template.obstacle(self._preloaded, (self._before or descriptors()) | {directory})
+        if not fault:
+            assert self._preloaded is not None
+            try:
+                self._uses += 1
+                self._template = template.Template(terms, self._uses, directory, self._preloaded)
+            except OSError as e:
+                fault = e.strerror or str(e)
         if fault:
-            close_all(fds)
-            self._report(answer, fault, {})
-        else:
-            self._loop.watch(self._owner.pidfd, self._hear_the_last)
-            self._report(answer, "", read_facts())
+            close_all([directory])
+        self._report("kept", fault)
+
+    def _wait_for_another(self, template: Template) -> None:
+        """Wait for a launcher that this process can work for; go if none comes in time."""
+        self._send()
+        self._template = None
+        self._loop.forget(self.sock.fileno())
+        self._owner.leave(self._loop)
+        self._receiver.close()
+        self.sock.close()
+        taken = template.wait()
+        if taken is None:
+            self._goes = True
+            return
+        sock, pid = taken
+        self._talk_on(sock)
+        self._owner.take(pid, sock)
+        self._loop.watch(sock.fileno(), self._hear)
+        self._loop.watch(self._owner.pidfd, self._hear_the_last)
+        self._report("taken", 0, "")
 
     def _preload(self, words: dict[str, Any]) -> None:
         """Import what ranks will."""
         from procession.agent.preload import Preloaded
 
         preloaded = self._preloaded = self._preloaded or Preloaded()
+        preloaded.wish = words
         self._do_at_length(lambda: preloaded.add(**words))
-        self._report("preloaded", preloaded.fault, preloaded.failed, preloaded.culprit)
+        self._report("preloaded", preloaded.fault, preloaded.failed)
 
     def _do_at_length(self, call: Callable[[], None]) -> None:
         """Call what may take for ever; the loop does not notice meanwhile who is gone."""

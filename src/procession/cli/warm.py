@@ -5,27 +5,27 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import suppress
 from typing import Any
 
 from procession.cli.commands import parser_of
 from procession.cli.say import say, say_note, say_out
 from procession.cli.words import Option
 from procession.control.words import table
+from procession.system.directories import Refused
 from procession.values.figures import duration, size
-from procession.warm.client import Connection, NoKeeper, Unusable
+from procession.warm.templates import Gone, Unusable, templates
 
 SHOWN = 4  # packages that a line names
 WAYS = ("list", "stop")
 EPILOG = """\
-Runs with --warm leave what they have imported to a small process of this user, from which the next
-run takes it. MEMORY is what each has for itself, and its part of what it shares (PSS); RUNS how
-many it has served; LEFT how long it is kept if no run takes it. A process that a run uses just now
-is not in the list.
+Runs with --warm leave the process that has made their imports to the next run. MEMORY is what each
+has for itself, and its part of what it shares (PSS); RUNS how many it has served; LEFT how long it
+is kept if no run takes it. A process that a run uses just now is not in the list.
 
-`procession warm stop` ends all of it. So does the end of that small process, however it ends.
+`procession warm stop` ends all of them.
 
-exit codes: 0; 1 if it does not answer; 2 for a wrong command line.
+exit codes: 0; 1 if one does not answer; 2 for a wrong command line.
 """
 PARSER = parser_of(
     "warm", "[list | stop] [--json]", EPILOG,
@@ -38,20 +38,18 @@ def main(words: list[str]) -> int:
     options, rest = PARSER.read(words, mixed=True)
     if len(rest) > 1 or (rest and rest[0] not in WAYS):
         PARSER.error(f"it takes one of {', '.join(WAYS)}, not {' '.join(rest)!r}")
-    keeper = 0
+    kept: list[dict[str, Any]] = []
     try:
-        with closing(Connection()) as connection:
-            keeper = connection.pid
-            if rest == ["stop"]:
-                ended = connection.stop()
-                say_out(f"procession: {ended} ended, and nothing is kept")
-                return 0
-            kept = connection.list()
-    except NoKeeper:
-        kept = []
-    except Unusable as e:
-        pid = f"; what it keeps goes with it: kill -9 {keeper}" if keeper else ""
-        say(f"procession warm: error: the keeper cannot be used: {e}{pid} [P314]\n", sys.stderr)
+        found = templates()
+        if rest == ["stop"]:
+            ended = sum(each.end() for each in found)
+            say_out(f"procession: {ended} ended, and nothing is kept")
+            return 0
+        for each in found:
+            with suppress(Gone):
+                kept.append(each.describe())
+    except (Unusable, OSError, Refused) as e:
+        say(f"procession warm: error: what is kept cannot be seen: {e} [P314]\n", sys.stderr)
         return 1
     if options.get("json"):
         say_out(json.dumps(kept, indent=2))

@@ -11,8 +11,8 @@ from typing import Any
 
 from procession.control.serve import Lines, decode, encode
 from procession.system.directories import Refused, inside, open_runtime
+from procession.system.identity import peer_of
 from procession.system.processes import state_of
-from procession.warm.wire import peer_of
 
 PATIENCE = 10.0  # seconds for an answer: the launcher may be busy
 MOMENT = 0.2  # seconds without an answer, after which it is looked whether the launcher is stopped

@@ -74,7 +74,7 @@ def living() -> list[Run]:
     asked: list[tuple[str, Connection | None]] = []
     for name in sockets():
         if name.startswith("."):
-            continue  # it gets its name just now, or is the keeper's
+            continue  # it gets its name just now, or is a template's
         try:
             connection = Connection(name, PATIENCE)
             asked.append((name, connection))

@@ -31,8 +31,8 @@ import select
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
+from procession.system.identity import peer_of
 from procession.values.errors import SpecError
-from procession.warm.wire import peer_of
 
 if TYPE_CHECKING:
     import _socket

@@ -12,7 +12,7 @@ import socket
 import time
 
 from procession.pytest.wire import Line
-from procession.warm.wire import peer_of
+from procession.system.identity import peer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -40,8 +40,8 @@ from importlib import import_module
 from procession.pytest import renew, spawned
 from procession.pytest.template import Template
 from procession.pytest.wire import Line, pair
+from procession.system.identity import peer_of
 from procession.system.prctl import die_with_parent
-from procession.warm.wire import peer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,6 +10,10 @@ import os
 
 from procession.system.processes import look_at
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+
 _own: dict[int, str] = {}  # by pid: a fork is another process
 
 
@@ -38,7 +42,17 @@ def mark_of(pid: int) -> str:
     return f"{pid}-{found}-{where}" if found and where else ""
 
 
-def start_of(pid: int) -> int:
+def peer_of(sock: socket) -> tuple[int, int]:
+    """Give pid and user of the other end of a socket; the pid is 0 if it is hidden from here."""
+    import _socket
+    import struct
+
+    raw = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, _ = struct.unpack("3i", raw)
+    return pid, uid
+
+
+def start_of(pid: int | str) -> int:
     """Tell when a process began, in clock ticks since the machine started; 0 if it is not alive."""
     seen = look_at(pid)
     return 0 if seen is None else seen.start

@@ -1,4 +1,4 @@
-"""Whatever becomes of the keeper, a run works: it starts cold, and says so in one line."""
+"""Whatever becomes of a template, a run works: it starts cold, and says so in one line."""
 
 import contextlib
 import os
@@ -11,8 +11,9 @@ from keeping import keeper
 
 import procession
 from conftest import alive, until
+from seams.agent import encode
 from seams.system import state_of
-from seams.warm import NAME, Connection, NoKeeper, inside, open_runtime
+from seams.warm import inside, open_runtime, templates
 from support import run_procession
 
 COLD = "procession: warm: this run starts cold: "
@@ -43,13 +44,16 @@ def cold_only(lines, why):
 
 
 class Planted:
-    """A socket in the place of the keeper's. says: what it answers; user: to whom it belongs."""
+    """A socket of this process in the place of a template's. says: what it answers."""
 
-    def __init__(self, says=b"", user=None):
-        self._says = says
+    def __init__(self, says, pid, user=None):
+        (kept,) = templates()
         self.directory = open_runtime(make=True)
+        name = kept.name.rpartition("-")[0]
+        self.path = inside(self.directory, f"{name}-{pid}")
+        self._says = says
         self._sock = socket.socket(socket.AF_UNIX)
-        self._sock.bind(inside(self.directory, NAME))
+        self._sock.bind(self.path)
         if user is not None:
             os.seteuid(user)
         try:
@@ -60,6 +64,7 @@ class Planted:
         self._clients = []
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
+        os.kill(kept.pid, signal.SIGKILL)
 
     def _serve(self):
         while True:
@@ -77,71 +82,92 @@ class Planted:
         self._sock.close()
         for client in self._clients:
             client.close()
-        os.unlink(inside(self.directory, NAME))
-        os.rmdir(os.readlink(f"/proc/self/fd/{self.directory}"))
+        os.unlink(self.path)
         os.close(self.directory)
 
 
-@pytest.mark.parametrize(
-    ("says", "why"),
-    [
-        (b"garbage\n", "it does not speak JSON"),
-        (b"[1, 2]\n", "it does not speak in JSON objects"),
-        (b'{"warm": 99}\n', "it is of another version of procession"),
-        (b'{"warm": 1, "kept": [{"pid": "x"}, 7]}\n', "nothing is kept yet"),
-        (b"x" * (5 << 20), "it sends a line without an end"),
-        (b"", "the keeper cannot be used: it does not answer"),
-    ],
-)
-def test_what_is_no_keeper_is_not_used(says, why, caplog):
-    planted = Planted(says)
+def test_what_does_not_answer_is_not_used(caplog, kept):
+    run(caplog)
+    planted = Planted(b"", os.getpid())
     try:
         _, lines = run(caplog)
-        cold_only(lines, why)
+        cold_only(lines, f"what is kept cannot be used: {os.getpid()} does not answer")
         listed = run_procession("warm")
-        assert listed.returncode == (0 if "yet" in why else 1), listed
+        assert listed.returncode == 1 and f"{os.getpid()} does not answer" in listed.stderr
+    finally:
+        planted.close()
+
+
+def test_the_socket_of_another_process_is_not_used(caplog, kept):
+    run(caplog)
+    planted = Planted(b"", 1)
+    try:
+        _, lines = run(caplog)
+        cold_only(lines, "what is kept cannot be used: the socket of 1 belongs to another process")
     finally:
         planted.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can plant a socket of another user")
-def test_the_socket_of_another_user_is_not_used(caplog):
-    planted = Planted(b'{"warm": 1, "kept": []}\n', user=65534)
+def test_the_socket_of_another_user_is_not_used(caplog, kept):
+    run(caplog)
+    planted = Planted(encode(("reports", [("taken", 0, "")]), []), os.getpid(), user=65534)
     try:
         _, lines = run(caplog)
-        cold_only(lines, "the keeper cannot be used: its socket belongs to user 65534")
+        cold_only(lines, f"the socket of {os.getpid()} belongs to another process")
     finally:
         planted.close()
 
 
-def test_one_that_is_stopped_is_not_waited_for(caplog, kept):
+def stop(pid):
+    """Stop a template; the end of its run's socket, which may come just then, lets it go on."""
+
+    def is_stopped():
+        os.kill(pid, signal.SIGSTOP)
+        return state_of(pid).letter == "T"
+
+    until(is_stopped, "its stop")
+
+
+def test_one_that_was_stopped_goes_on(caplog, kept):
     first, lines = run(caplog)
     cold_only(lines, "nothing is kept yet")
-    assert kept.one()["pid"] == first
-    pid = kept.pid()
-    os.kill(pid, signal.SIGSTOP)
-    until(lambda: state_of(pid).letter == "T", "its stop")
-    other, lines = run(caplog)
-    cold_only(lines, "the keeper cannot be used: it is stopped")
-    assert other != first
-    told = run_procession("warm")
-    assert (told.returncode, f"kill -9 {pid}" in told.stderr) == (1, True)
-    os.kill(pid, signal.SIGCONT)
+    stop(first)
     assert run(caplog) == (first, [])
+    stop(first)
+    stopped = run_procession("warm", "stop")
+    assert stopped.stdout == "procession: 1 ended, and nothing is kept\n", stopped
+    until(lambda: not alive(first), "its end")
 
 
-def test_a_keeper_whose_socket_was_removed_goes_and_leaves_the_next_one_s_alone(caplog, kept):
+def test_one_that_was_killed_leaves_a_socket_that_the_next_run_removes(caplog, kept):
     first, _ = run(caplog)
-    lonely = kept.pid()
+    os.kill(first, signal.SIGKILL)
+    until(lambda: not alive(first), "its end")
+    second, lines = run(caplog)
+    cold_only(lines, "another run has just taken what was kept")
+    assert [each.pid for each in templates()] == [second]
+
+
+def test_one_that_is_asked_to_end_ends(caplog, kept):
+    first, _ = run(caplog)
+    os.kill(first, signal.SIGTERM)
+    until(lambda: not alive(first), "its end")
+    second, _ = run(caplog)
+    os.kill(second, signal.SIGTERM)
+    until(lambda: not alive(second), "the end of one that was started by this process")
+
+
+def test_one_whose_socket_was_removed_goes(caplog, kept):
+    first, _ = run(caplog)
+    (template,) = templates()
     directory = open_runtime(make=False)
-    os.unlink(inside(directory, NAME))
+    os.unlink(inside(directory, template.name))
     os.close(directory)
     second, lines = run(caplog)
     cold_only(lines, "nothing is kept yet")
-    for pid in (lonely, first):
-        until(lambda pid=pid: not alive(pid), "the end of what cannot be reached")
+    until(lambda: not alive(first), "the end of what cannot be reached", 20)
     assert run(caplog) == (second, [])
-    assert kept.pid() != lonely
 
 
 def test_without_a_directory_for_its_socket_nothing_is_kept(caplog, monkeypatch, tmp_path):
@@ -158,15 +184,15 @@ def test_without_a_directory_for_its_socket_nothing_is_kept(caplog, monkeypatch,
     cold_only(lines, "is a link, or no directory")
 
 
-def test_garbage_for_the_keeper_does_not_disturb_it(caplog, kept):
+def test_garbage_does_not_disturb_a_template(caplog, kept):
     first, _ = run(caplog)
+    (template,) = templates()
     directory = open_runtime(make=False)
-    for words in (b"garbage\n", b"\0" * 100, b'{"warm": 1, "ask": "take"}\n',
-                  b'{"warm": 1, "ask": "keep", "kept": {"pid": 1}}\n',
-                  b'{"warm": 1, "ask": "dance"}\n', b"[" * 100_000 + b"\n"):  # fmt: skip
+    for words in (b"garbage\n", b"\0" * 100, b"\1\0\0\0\0\0\0\0?", encode(("dance",), []),
+                  encode(("take",), []), encode((), []), b"[" * 100_000):  # fmt: skip
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(20)
-            client.connect(inside(directory, NAME))
+            client.connect(inside(directory, template.name))
             client.sendall(words)
             client.shutdown(socket.SHUT_WR)
             while client.recv(1 << 16):
@@ -174,18 +200,6 @@ def test_garbage_for_the_keeper_does_not_disturb_it(caplog, kept):
     os.close(directory)
     assert kept.one()["pid"] == first
     assert run(caplog) == (first, [])
-
-
-def test_a_keeper_that_nobody_needs_goes(kept):
-    (pid,) = procession.run(parent, nproc=1, warm=True, preload=["decimal"])
-    kept.seen.add(pid)
-    connection = Connection()
-    keeping = connection.pid
-    connection.close()
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: not alive(keeping), "the end of the keeper")
-    with pytest.raises(NoKeeper):
-        Connection()
 
 
 def test_a_refusal_names_what_is_wrong():
