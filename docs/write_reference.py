@@ -70,6 +70,7 @@ READ = {
     "PROCESSION_WARM_MOST": "how many processes may be kept [warm](../warm.md)",
     "XDG_RUNTIME_DIR": "where the sockets of runs are",
     "XDG_STATE_HOME": "where the directories of detached runs are (`~/.local/state`)",
+    "XDG_CACHE_HOME": "where the packages are noted that are not imported early (`~/.cache`)",
     "TMPDIR": "where scratch directories are, and run directories without `--log-dir`",
     "NO_COLOR, FORCE_COLOR": "whether the live view and reports have colours",
     "MASTER_ADDR, MASTER_PORT": "where ranks meet, under mpirun, srun and Kubernetes",

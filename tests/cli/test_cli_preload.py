@@ -3,9 +3,9 @@
 import os
 
 import pytest
-from commandline import good, run
+from commandline import Terminal, good, run
 
-from support import write
+from support import require, write
 
 SOURCE = """
 import json
@@ -68,3 +68,21 @@ def test_dry_run(tmp_path):
     assert "  rank 1: " in out
     assert "RANK=1" in out
     assert "as asked" in good("-n", "1", "--dry-run", "--preload", "none", path)
+
+
+def test_a_terminal_is_told_once_what_each_rank_imports(tmp_path):
+    require("numpy")
+    write(tmp_path / "site-packages" / "nobodys.py", "")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "site-packages")}
+    path = write(tmp_path / "main.py", "import nobodys, numpy\nprint('ends')\nimport yaml, sys\n")
+    said = []
+    for words in (path,), (path,), ("--preload", "none", path), ("--json", path):
+        with Terminal("run", "-n", "1", *words, env=env) as terminal:
+            terminal.process.wait(60)
+            terminal.shows(b"ends")
+            said.append(bytes(terminal.screen))
+    assert b"each rank imports nobodys, yaml: --preload numpy,nobodys,yaml imports" in said[0]
+    assert all(b"each rank imports" not in screen for screen in said[1:])
+    assert run("-n", "1", "--preload", "numpy,nobodys", path, env=env).stderr == ""
+    other = write(tmp_path / "other.py", "import nobodys, numpy")
+    assert run("-n", "1", other, env=env).stderr == ""  # not on a terminal

@@ -38,14 +38,15 @@ _NOT_SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 class Preloaded:
     """What this process has imported before it forks ranks.
 
-    fault: why no rank may be forked from this process, "" if ranks may. failed: modules that could
-    not be imported. printed: what the imports wrote to stdout and to stderr. variables: those of
-    the environment that the imports have set. imported: what decided them, if they are watched;
-    wish: the message that asked for them last.
+    fault: why no rank may be forked from this process, "" if ranks may. culprit: the module whose
+    import that was, "" if that is not known. failed: modules that could not be imported. printed:
+    what the imports wrote to stdout and to stderr. variables: those of the environment that the
+    imports have set. imported: what decided them, if they are watched; wish: the message that
+    asked for them last.
     """
 
     def __init__(self) -> None:
-        self.fault = ""
+        self.fault = self.culprit = ""
         self.failed: list[str] = []
         self.printed: tuple[bytes, bytes] = (b"", b"")
         self.variables: dict[str, str] = {}
@@ -78,7 +79,7 @@ class Preloaded:
             self.imported = Imported(env)
         imported = self.imported
         self.failed = []
-        culprit, threads = "", 1
+        threads = 1
         before = sockets()  # those of ranks that are still to be forked are among them
         surroundings = Surroundings(env, path, cwd)
         wanted = [name for name in modules if name not in sys.modules]
@@ -92,8 +93,8 @@ class Preloaded:
                     imported.begin()
                 for name in wanted:
                     self._import(name)
-                    if not culprit and _threads() > threads:
-                        culprit = name if fault_of("", before) else ""
+                    if not self.culprit and _threads() > threads:
+                        self.culprit = name if fault_of("", before) else ""
                         threads = _threads()
                 if imported is not None:
                     imported.end(env, self.failed)
@@ -105,7 +106,7 @@ class Preloaded:
             self.fault = (
                 self.fault
                 or surroundings.fault
-                or fault_of(f"importing {culprit}" if culprit else "an import", before)
+                or fault_of(f"importing {self.culprit}" if self.culprit else "an import", before)
             )
             if "__warningregistry__" in self._importer:
                 why = "an import warned, and the warning names the line that imports"

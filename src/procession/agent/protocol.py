@@ -30,7 +30,8 @@ To a template, once on each connection:
     ("take", dict)                 work for this launcher from now on
 From the agent:
     ("reports", [message]) + descriptors   several of these, in order:
-    ("preloaded", fault, [module])   why ranks are not forked, or ""; what could not be imported
+    ("preloaded", fault, [module], culprit)   why ranks are not forked, or ""; what could not be
+                                 imported; the module whose import that was, or ""
     ("sharing", name)              the shared set-up begins: nothing is heard until it has ended
     ("shared", fault)              it has ended; fault as above
     ("event", ...)                 an event of the lifecycle, as `rules.messages.plain` writes it;

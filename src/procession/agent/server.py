@@ -294,7 +294,7 @@ class Server:
         preloaded = self._preloaded = self._preloaded or Preloaded()
         preloaded.wish = words
         self._do_at_length(lambda: preloaded.add(**words))
-        self._report("preloaded", preloaded.fault, preloaded.failed)
+        self._report("preloaded", preloaded.fault, preloaded.failed, preloaded.culprit)
 
     def _do_at_length(self, call: Callable[[], None]) -> None:
         """Call what may take for ever; the loop does not notice meanwhile who is gone."""

@@ -24,10 +24,10 @@ import time
 from procession.agent import protocol
 from procession.agent.imported import forget_searches
 from procession.system import facts, tree
+from procession.system import plain as signal
 from procession.system.files import descriptors, field
 from procession.system.identity import own_mark, peer_of
 from procession.system.processes import directory_of
-from procession.system.signals import plain as signal
 from procession.worker.shown import show_mark
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay

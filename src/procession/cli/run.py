@@ -18,6 +18,7 @@ from procession.prepare.placing import THREADS, Placed
 from procession.rules.tables import Phase
 from procession.values.errors import GroupFailed, SpecError
 from procession.values.events import Event
+from procession.values.program import Script
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -64,7 +65,7 @@ def run_group(
         refuse(prog, f"{of_logs}cannot prepare the run: {e} [P305]")
     if threads := _threads(spec, group.placed) if not request.json else "":
         say_line(f"procession: {threads}")
-    for note in group.notes:
+    for note in (*group.notes, *([] if request.json else _advice(spec, group.plan))):
         say_note(note)
     in_files = group.resources.streams.in_files  # then nothing is lost if nobody reads the output
     if group.run_dir and output is None and waiter is None:

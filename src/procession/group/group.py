@@ -48,13 +48,15 @@ class Group(Waiting):
 
     driver: the loop that owns it, for procession itself. environments: to be filled with what gives
     more variables for ranks. For groups of this machine: resources: what it needs besides
-    processes; placed: the CPUs of the ranks, and how many threads they can use.
+    processes; plan: of what is imported before the ranks are forked; placed: the CPUs of the ranks,
+    and how many threads they can use.
     unread: after `stop_when_unread`, whether nobody reads our standard output any more.
     stopper: who had it stopped, in words, for its report; to be set by who drives it.
     notes: what people should know of how ranks are started here, one line each.
     """
 
     resources: Resources
+    plan: Plan | None = None
     placed: Placed
     environments: list[Callable[[int, int], Mapping[str, str]]]
 

@@ -208,7 +208,11 @@ def local_group(
         raise
     group = Group(driver, control)
     group.resources, group.environments = resources, resources.environments
-    group.placed, group.notes = resources.places.placed, resources.places.notes
+    group.plan, group.placed, group.notes = (
+        jobs.plan,
+        resources.places.placed,
+        resources.places.notes,
+    )
     for handler in (
         *([on_event] if on_event is not None else []),
         *handlers_of(plugins, resources.asked),

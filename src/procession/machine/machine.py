@@ -224,13 +224,14 @@ class Machine:
             self.link.server.sharing = words[0]
         elif kind == "shared":
             self.link.server.sharing = ""
-            self._remark(words[0], [])
+            self._remark(words[0], [], "")
 
-    def _remark(self, unfit: str, failed: list[str]) -> None:
+    def _remark(self, unfit: str, failed: list[str], culprit: str) -> None:
         """Say how the imports before the first fork went, if that is to be said."""
         if unfit:
-            so = "nothing is preloaded" if self._spec.shared is None else "loads for itself"
-            self._listener.remarked(f"{unfit}: each rank gets a fresh interpreter, and {so} [P403]")
+            from procession.preload.started import told_of
+
+            self._listener.remarked(told_of(self._spec, unfit, culprit))
         elif failed and isinstance(self._spec.preload, tuple):
             names = ", ".join(failed)
             self._listener.remarked(

@@ -10,6 +10,7 @@ from enum import Enum
 from functools import cache, cached_property
 from importlib.machinery import PathFinder
 
+from procession.preload.started import left_out
 from procession.values.base import Value
 
 _STANDARD = os.path.dirname(os.path.realpath(os.__file__))
@@ -66,11 +67,15 @@ def with_packages(module: str) -> list[str]:
 
 
 class Search:
-    """Looks for modules along a path, as an interpreter with this `sys.path` would."""
+    """Looks for modules along a path, as an interpreter with this `sys.path` would.
+
+    left_out: packages that are not preloaded though they are on the list, each with the reason.
+    """
 
     def __init__(self, sys_path: Iterable[str]) -> None:
         self._path = tuple(os.path.abspath(p or os.curdir) for p in sys_path if "\0" not in p)
         self._found: dict[str, Found] = {}
+        self.left_out = left_out()
 
     def find(self, module: str) -> Found:
         """Tell where the module of this dotted name lies; never raises OSError."""

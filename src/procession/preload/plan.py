@@ -7,6 +7,8 @@ from itertools import groupby
 
 from procession.values.base import Value
 
+AFTER = "it comes after"  # the beginning of a reason
+
 
 class StoppedAt(Value):
     """The place up to which a program was read, and why reading ended there."""

@@ -32,7 +32,7 @@ from types import CodeType, FunctionType
 from procession.preload import safe
 from procession.preload.find import Found, Kind, Search, with_packages
 from procession.preload.later import later
-from procession.preload.plan import Plan, StoppedAt
+from procession.preload.plan import AFTER, Plan, StoppedAt
 from procession.preload.source import Sources, Stopped, imported
 
 # What a module may say of itself; other names with two underscores steer how modules are imported.
@@ -205,7 +205,7 @@ class Reader:
                 where = f"{os.path.basename(e.at.file)}:{e.at.line}"
                 for after in (name for each in tree.body[i:] for name in imported(each, package)):
                     is_missing = self._search.find(after).kind is Kind.MISSING
-                    reason = "it is not found" if is_missing else f"it comes after {where}"
+                    reason = "it is not found" if is_missing else f"{AFTER} {where}"
                     self._skipped.setdefault(after, reason)
                 raise
 

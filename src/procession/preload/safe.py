@@ -315,6 +315,8 @@ def why_not(module: str, search: Search) -> str:
     kind = search.find(module).kind
     if module.partition(".")[0] in sys.stdlib_module_names and kind in (Kind.INSTALLED, Kind.LOCAL):
         return "it is not the standard library's"
+    for each in {*search.left_out} & {module.partition(".")[0], *its.needs}:
+        return f"importing {each} {search.left_out[each]}"
     for other in its.unless:
         if search.find(other).kind is not Kind.MISSING:
             return f"it imports {other}, which is not known to be safe"

@@ -68,7 +68,7 @@ class RankJobs:
         self._lease: pool.Lease | None = None
         self._warm: Warm | None = None
         self._request = SpawnRequest([], {}, [])  # that is still to be sent
-        self._plan: Plan | None = None
+        self.plan: Plan | None = None
         early = [self._early(rank) for rank in range(spec.nproc)]
         # Whether one interpreter can stand at the beginning of all ranks.
         self._common_start = all(e == early[0] for e in early)
@@ -85,7 +85,7 @@ class RankJobs:
                 from procession.preload.choose import plan_of
 
                 payload = self.resources.payload
-                self._plan = plan_of(spec, payload.modules, payload.functions)
+                self.plan = plan_of(spec, payload.modules, payload.functions)
         except BaseException:
             self._close_all()
             raise
@@ -119,7 +119,7 @@ class RankJobs:
             from procession.preload.choose import preload_of
 
             path = self.resources.payload.description(self._spec.program).get("sys_path")
-            plan = self._plan if self._common_start else None
+            plan = self.plan if self._common_start else None
             preload = preload_of(self._spec, plan, self._by_rank, path, watched=self.warm)
         if self._warm is not None:
             self._lease = self._warm.lease(preload)

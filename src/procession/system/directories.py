@@ -1,4 +1,4 @@
-"""The directories of one user: for sockets of living runs, and for records of past ones.
+"""The directories of one user: for sockets of living runs, records of past ones, and the cache.
 
 Theory of operation. The directory of sockets must belong to the user alone, or somebody else could
 put a socket of their own where a run is looked for. The directory is opened once and checked by its
@@ -37,9 +37,13 @@ def state_directory() -> str:
 
     "" where this user has no home: without HOME, and unknown to the system (containers).
     """
-    place = os.environ.get("XDG_STATE_HOME", "")
+    return _of_user("XDG_STATE_HOME", ".local/state")
+
+
+def _of_user(variable: str, below_home: str) -> str:
+    place = os.environ.get(variable, "")
     if not os.path.isabs(place):
-        place = os.path.join(os.path.expanduser("~"), ".local/state")
+        place = os.path.join(os.path.expanduser("~"), below_home)
     return os.path.join(place, "procession") if os.path.isabs(place) else ""
 
 
@@ -78,3 +82,46 @@ def socket_name(run: str) -> str:
     """Give the name of a run's socket: its id, shortened where it is too long."""
     name = run.replace("/", "_").replace("\0", "_").lstrip(".") or "run"
     return os.fsdecode(os.fsencode(name)[:MOST_BYTES])
+
+
+def read_cached(directory: str, name: str) -> bytes | None:
+    """Read a file of the user's cache; None if there is none that only this user can change.
+
+    directory: its name below the user's cache directory.
+    """
+    try:
+        fd = os.open(os.path.join(_cache(directory), name), os.O_RDONLY | OPEN)
+        with open(fd, "rb") as f:
+            found = os.fstat(fd)
+            ours = found.st_uid == os.geteuid() and not found.st_mode & 0o022
+            return f.read() if ours and stat.S_ISREG(found.st_mode) else None
+    except OSError:
+        return None
+
+
+def write_cached(directory: str, name: str, text: bytes) -> None:
+    """Write a file, in place of an older one; a reader sees one or the other.
+
+    Nothing is written where that is impossible.
+    """
+    try:
+        place = _cache(directory)
+        os.makedirs(place, 0o700, exist_ok=True)
+        draft = os.path.join(place, f".{name}.{os.urandom(4).hex()}")
+        try:
+            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN, 0o600)
+            with open(fd, "wb") as f:
+                f.write(text)
+            os.replace(draft, os.path.join(place, name))
+        except OSError:
+            os.unlink(draft)
+    except OSError:
+        pass  # no home, no space, or no permission
+
+
+def _cache(directory: str) -> str:
+    """Name a directory for files that may be lost. Raises OSError where there is no home."""
+    place = _of_user("XDG_CACHE_HOME", ".cache")
+    if not place:
+        raise FileNotFoundError("no home directory")
+    return os.path.join(place, directory)

@@ -52,7 +52,7 @@ def peer_of(sock: socket) -> tuple[int, int]:
     return pid, uid
 
 
-def start_of(pid: int | str) -> int:
+def start_of(pid: int) -> int:
     """Tell when a process began, in clock ticks since the machine started; 0 if it is not alive."""
     seen = look_at(pid)
     return 0 if seen is None else seen.start

@@ -1,0 +1,40 @@
+"""Advice about imports that each rank makes though it need not: given once for each script."""
+
+from __future__ import annotations
+
+import os
+import sys
+import zlib
+from collections.abc import Iterable
+
+from procession.preload import safe
+from procession.preload.plan import AFTER, Plan
+from procession.preload.started import remember, remembered
+
+FILE, MOST = "advised.json", 200
+
+
+def advice(plan: Plan, script: str) -> str:
+    """Say what a script imports in each rank and need not, and what to type.
+
+    "" if there is nothing, or if it was said before.
+    """
+    ours = {n for n, why in plan.skipped if why == safe.UNKNOWN}
+    ours |= {n for n, why in plan.skipped if why.startswith(AFTER) and safe.verdict(n).safe}
+    names = sorted(_tops(ours))
+    told = [each for each in remembered(FILE) or () if isinstance(each, int)]
+    key = zlib.crc32("\0".join((os.path.realpath(script), *names)).encode(errors="replace"))
+    if not names or key in told:
+        return ""
+    remember(FILE, [*told, key][-MOST:])
+    all_of_it = dict.fromkeys([*_tops(plan.modules), *plan.later, *names])
+    return (
+        f"each rank imports {', '.join(names)}: --preload {','.join(all_of_it)} imports "
+        "all of it once, if none of them starts a thread [P403]"
+    )
+
+
+def _tops(modules: Iterable[str]) -> dict[str, None]:
+    """Give the packages of some modules that are not of the standard library."""
+    tops = (name.partition(".")[0] for name in modules)
+    return dict.fromkeys(top for top in tops if top not in sys.stdlib_module_names)
