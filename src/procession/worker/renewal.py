@@ -36,7 +36,7 @@ def renew() -> None:
         if module is not None:
             try:
                 make_anew(module)
-            except (AttributeError, TypeError):
+            except AttributeError:
                 pass  # a version without this state, or with another name for it
 
 
@@ -58,7 +58,10 @@ def _multiprocessing(module: Any) -> None:
 
 
 def _numpy(module: Any) -> None:
-    module.seed()  # TypeError for a generator that somebody has put in the place of numpy's
+    if hasattr(module, "set_bit_generator"):  # since numpy 1.24
+        module.set_bit_generator(module.MT19937())
+    else:
+        module.seed()
 
 
 def _torch(module: Any) -> None:
