@@ -30,6 +30,8 @@ def walk(importer, root, seed, steps):
             assert kept == cold, f"seed {seed}, step {step}: {done}"
         else:
             why[reason] = why.get(reason, 0) + 1
+            if step % 2:
+                tree.grow_old()  # or next to nothing could ever be used
             kept, imported = importer.ask(tree.path, watched=True)
             if not imported.fault:
                 assert kept == cold, f"seed {seed}, step {step}, while watched: {done}"

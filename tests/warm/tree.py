@@ -6,8 +6,12 @@
 import os
 import random
 import shutil
+import time
 import zipfile
 
+from conftest import until
+
+OLD = 0.06  # seconds; see TICK of `agent.imported`, and the ticks of the age of processes
 PROGRAM = """
 import os
 def tried(name):
@@ -79,6 +83,11 @@ class Tree:
             for directory, _, names in os.walk(self.root)
             for name in names
         )
+
+    def grow_old(self):
+        """Wait until no file is as young as the next process."""
+        young = max(os.lstat(path).st_ctime for path in (*self.files(), self.root))
+        until(lambda: time.time() > young + OLD, "files of some age")
 
     def change(self):
         """Change something at random, or nothing; gives words for it."""

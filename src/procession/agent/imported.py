@@ -222,9 +222,9 @@ class Imported:
 class _Directory:
     """A directory as it was.
 
-    above: of which package, with a dot; "": of the search path. names: in it; of the search path,
-    those that an import could take. stamp: None if it is no directory, () if it does not show each
-    change.
+    above: of which package, with a dot; "": of the search path. names: in it, but for links that
+    lead nowhere; of the search path, those that an import could take. stamp: None if it is no
+    directory, () if it does not show each change.
     """
 
     def __init__(self, path: str, above: str = "") -> None:
@@ -234,11 +234,19 @@ class _Directory:
         self.names = self._names()
 
     def _names(self) -> tuple[str, ...]:
+        names: list[str] = []
         try:
-            found = os.listdir(self._path)
+            with os.scandir(self._path) as entries:
+                for entry in entries:
+                    if entry.name == CACHE or not self._counts(entry.name):
+                        continue
+                    if entry.is_symlink() and not os.path.exists(entry.path):
+                        self.stamp = ()  # what it leads to may come without a change here
+                    else:
+                        names.append(entry.name)
         except OSError:
             return ()
-        return tuple(sorted(name for name in found if name != CACHE and self._counts(name)))
+        return tuple(sorted(names))
 
     def _counts(self, name: str) -> bool:
         stem, dot, rest = name.partition(".")
