@@ -31,8 +31,7 @@ STOPPED = """
     @pytest.mark.ranks(2)
     def test_stops_what_it_comes_from(rank):
         if rank == 0:
-            with open(f"/proc/{os.getppid()}/stat") as f:
-                os.kill(int(f.read().rpartition(")")[2].split()[1]), signal.SIGSTOP)
+            os.kill(os.getppid(), signal.SIGSTOP)
         signal.pause()
 
     @pytest.mark.ranks(2)
@@ -40,10 +39,10 @@ STOPPED = """
         pass
 """
 
-STOPS_STEM = """
+STOPS_SPARE = """
     def test_stops_what_waits():
-        (stem,) = map(int, open(f"/proc/self/task/{os.getpid()}/children").read().split())
-        os.kill(stem, signal.SIGSTOP)
+        (spare,) = map(int, open(f"/proc/self/task/{os.getpid()}/children").read().split())
+        os.kill(spare, signal.SIGSTOP)
 """
 IN_A_FIXTURE = """
     import os
@@ -120,7 +119,7 @@ def test_ctrl_c_in_a_shared_fixture(tmp_path, session):
 
 @pytest.mark.long
 def test_a_process_that_waits_and_is_stopped_does_not_keep_the_session(session):
-    said, _ = session(STOPPED + STOPS_STEM).communicate(timeout=90)
+    said, _ = session(STOPPED + STOPS_SPARE).communicate(timeout=90)
     assert "1 failed, 2 passed" in said, said
 
 
@@ -130,8 +129,8 @@ def test_a_process_that_waits_and_is_stopped_does_not_keep_the_session(session):
 def test_nothing_is_left_of_a_session_in_a_shared_fixture(tmp_path, session, whose):
     pytest_, notes = session(IN_A_FIXTURE), tmp_path / "notes"
     until(lambda: notes.exists() and notes.read_text().endswith(" "), patience=90)
-    template, stem = map(int, notes.read_text().split())
-    assert alive(template)
-    os.kill(pytest_.pid if whose == "pytest" else stem, signal.SIGKILL)
-    until(lambda: not alive(template), patience=90)
+    agent, spare = map(int, notes.read_text().split())
+    assert alive(agent)
+    os.kill(pytest_.pid if whose == "pytest" else spare, signal.SIGKILL)
+    until(lambda: not alive(agent), patience=90)
     pytest_.communicate(timeout=60)

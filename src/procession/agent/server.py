@@ -211,6 +211,8 @@ class Server:
             self._releasing = True
         elif kind == "idle":
             self._be_idle(*words)
+        elif kind == "share":
+            self._share_live(*words)
         elif kind in ("keep", "take"):
             self._go_over(kind, words[0], fds)
         elif self._run is None:
@@ -308,6 +310,24 @@ class Server:
             self._send()
             self._do_at_length(lambda: sharing.share(preloaded, self._common, job, fds))
             self._report("shared", preloaded.fault)
+
+    def _share_live(self, what: Any) -> None:
+        """Have what the ranks call, in a fork of the launcher, make what they share.
+
+        what: names it.
+        """
+        from procession.worker import program
+
+        def tell(name: str) -> None:
+            self._report("sharing", name)
+            self._send()
+
+        assert program.live is not None
+        call = program.live[0]
+        self._do_at_length(lambda: call.share(what, tell))
+        if os.getpid() != self._pid:
+            os._exit(1)  # a child that was forked has come out of it
+        self._report("shared", "")
 
     def _release(self) -> None:
         """Let go of the descriptors that a fork has of its launcher, and keep their numbers.

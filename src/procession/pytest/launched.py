@@ -33,9 +33,8 @@ from procession.explain.stacks.text import Stack
 from procession.pytest import fixtures, inrank, renew
 from procession.pytest.conversation import Conversation
 from procession.pytest.marks import asked_of, count_of
-from procession.pytest.meeting import NotTogether, gathered, joined
+from procession.pytest.meeting import ALL_THERE, NotTogether, door_of, gathered, joined
 from procession.pytest.place import of_this_process
-from procession.pytest.ranks import output_of
 from procession.pytest.reporting import Reporting
 from procession.pytest.stackframes import frames_of, noted, of_processes
 from procession.pytest.talk import Rank
@@ -91,7 +90,7 @@ class Other:
         stackfile.offer()  # the launcher may be one that knows nothing of it
         renew.silence(self._config)
         try:
-            self._line = joined(self._place)
+            self._line = joined(door_of(self._place), self._place.number, ALL_THERE)
         except NotTogether as e:
             raise pytest.UsageError(f"--ranks-from-environment: {e}") from None
 
@@ -151,7 +150,6 @@ class Other:
 def run_one(session: Any, rank: Rank, request: Told) -> None:
     """Run a test in this rank, and say that it is done."""
     following = None if request["next"] is None else session.items[request["next"]]
-    fixtures.store_file = request["store"]
     try:
         inrank.run_item(session.items[request["item"]], rank, request, following)
     finally:
@@ -213,7 +211,7 @@ class First(Reporting):
         for rank, line in self._lines.items():
             try:
                 odd = {*line.receive()} ^ {*names}
-            except (EOFError, OSError):
+            except OSError:
                 pytest.exit(f"rank {rank} has ended", returncode=1)
             if odd:
                 said = f"rank {rank} and rank 0 have not the same tests: {min(odd)}"
@@ -305,7 +303,7 @@ class First(Reporting):
                     came["ranks"][0]["output"] = found
             for rank in undone:
                 if rank:
-                    came["ranks"][rank]["output"] = output_of(self._base, rank)
+                    came["ranks"][rank]["output"] = renew.captured(self._base, rank)
             for told in came["ranks"]:  # the session ends anyway
                 ends = ("interrupt", "exit")
                 told["reports"] = [r for r in told["reports"] if not any(e in r for e in ends)]

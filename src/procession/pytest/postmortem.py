@@ -7,7 +7,6 @@ failed; its peers go on or wait, and no time limit counts until the debugger is 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import contextmanager
 from importlib import import_module
@@ -36,7 +35,8 @@ class PostMortem:
         if capture is not None:
             capture.suspend(in_=True)  # first: it sets the descriptors that are set now
         try:
-            with _on_terminal(fds), _writer_of(node.config) as writer:
+            _be_on_terminal(fds)
+            with _writer_of(node.config) as writer:
                 writer.line()
                 writer.sep(">", f"rank {rank.number} of {rank.size} failed first")
                 self._invoke.pytest_exception_interact(node, call, report)
@@ -44,30 +44,14 @@ class PostMortem:
             rank.tell("debugged", None)
 
 
-@contextmanager
-def _on_terminal(fds: list[int]) -> Iterator[None]:
-    """Read from the terminal, write to it, and hear Ctrl-C."""
-    numbers = range(3)
-    before = sys.stdin, sys.stdout, sys.stderr
-    saved = [os.dup(number) for number in numbers]
-    for number, fd in zip(numbers, fds, strict=True):
+def _be_on_terminal(fds: list[int]) -> None:
+    """Read from the terminal, and write to it, until pytest captures again."""
+    for number, fd in enumerate(fds):
         os.dup2(fd, number)
         os.close(fd)
-    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - closed below
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - to the end of the process
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
-    ours = sys.stdin, sys.stdout, sys.stderr
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, interrupt)
-        for stream in ours:
-            stream.close()
-        sys.stdin, sys.stdout, sys.stderr = before
-        for number, fd in zip(numbers, saved, strict=True):
-            os.dup2(fd, number)
-            os.close(fd)
 
 
 @contextmanager

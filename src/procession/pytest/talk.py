@@ -1,25 +1,24 @@
-"""How a rank talks to its template while its test runs."""
+"""How a rank talks to the process that hears it while its test runs."""
 
 from __future__ import annotations
 
-import array
 import os
 import pickle
-import socket
 import threading
-
-from procession.pytest.wire import Line, pair
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from procession.pytest.wire import Line
 
 
 class Rank:
     """A rank as its fixtures see it.
 
     number, size: which of how many. timeout: seconds that the test has, 0 for no limit. backend: of
-    its process group. kept: this process runs other tests, too.
+    its process group. store: the file where this meets, the same in all ranks. kept: this process
+    runs other tests, too.
     """
 
     def __init__(self, request: dict[str, Any], line: Line, number: int | None = None) -> None:
@@ -27,24 +26,25 @@ class Rank:
         self.size: int = request["nproc"]
         self.timeout: float = request["timeout"]
         self.backend: str = request["backend"]
+        self.store: str = request["store"]
         self.kept: bool = request["method"] == "keep"
         self._line = line
         self._lock = threading.Lock()  # threads of a test may gather, and none may tear a message
 
     def tell(self, kind: str, value: Any) -> None:
-        """Send the template a message. If it is gone, that is noticed elsewhere."""
+        """Send a message. If nobody hears it, that is noticed elsewhere."""
         with self._lock:
             self._line.send_if_there((kind, value))
 
     def tell_done(self, left: dict[str, Any]) -> None:
-        """Report that the test is over, and what it has left; wait until the template knows it.
+        """Report that the test is over, and what it has left; wait until that is known.
 
         When the last rank has ended, so does everything below the ranks: nobody could name it.
         """
         try:
             self._ask("done", left)
         except RuntimeError:
-            pass  # the template is gone, and this process ends anyway
+            pass  # nobody is there, and this process ends anyway
 
     def _ask(self, kind: str, value: Any) -> Any:
         __tracebackhide__ = True
@@ -52,7 +52,7 @@ class Rank:
             try:
                 self._line.send((kind, value))
                 answer = self._line.receive()
-            except (EOFError, OSError):
+            except OSError:
                 answer = "the launcher of this test is gone"
         if isinstance(answer, str):
             raise RuntimeError(answer)
@@ -69,16 +69,5 @@ class Rank:
             try:
                 self._line.send(("terminal", None))
                 return self._line.receive_with_fds()[1]
-            except (EOFError, OSError):
+            except OSError:
                 return []
-
-
-def introduced(knock: int) -> Line:
-    """Get a line to the template: one end goes through its door, with our number."""
-    ours, theirs = pair()
-    with socket.socket(fileno=os.dup(knock)) as door:
-        rights = array.array("i", [theirs.fileno()])
-        number = os.environ["RANK"].encode()
-        door.sendmsg([number], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-    theirs.close()
-    return ours
