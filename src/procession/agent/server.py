@@ -212,7 +212,9 @@ class Server:
         elif kind == "idle":
             self._be_idle(*words)
         elif kind == "share":
-            self._share_live(*words)
+            from procession.worker import program
+
+            self._do_at_length(lambda: program.live[0].share(words[0], self._tell))
         elif kind in ("keep", "take"):
             self._go_over(kind, words[0], fds)
         elif self._run is None:
@@ -306,28 +308,9 @@ class Server:
         job, fds = self._forking.next
         if sharing.is_due(self._common, job, self._preloaded):
             preloaded = self._preloaded = self._preloaded or preload.Preloaded()
-            self._report("sharing", self._common["shared"]["name"])
-            self._send()
+            self._tell("sharing", self._common["shared"]["name"])
             self._do_at_length(lambda: sharing.share(preloaded, self._common, job, fds))
             self._report("shared", preloaded.fault)
-
-    def _share_live(self, what: Any) -> None:
-        """Have what the ranks call, in a fork of the launcher, make what they share.
-
-        what: names it.
-        """
-        from procession.worker import program
-
-        def tell(name: str) -> None:
-            self._report("sharing", name)
-            self._send()
-
-        assert program.live is not None
-        call = program.live[0]
-        self._do_at_length(lambda: call.share(what, tell))
-        if os.getpid() != self._pid:
-            os._exit(1)  # a child that was forked has come out of it
-        self._report("shared", "")
 
     def _release(self) -> None:
         """Let go of the descriptors that a fork has of its launcher, and keep their numbers.
@@ -357,6 +340,11 @@ class Server:
         self._outgoing_fds += fds
         if len(self._outgoing_fds) >= MOST_FILES:
             self._send()
+
+    def _tell(self, *message: Any) -> None:
+        """Report what may be the last thing to be heard for long."""
+        self._report(*message)
+        self._send()
 
     def _send(self) -> None:
         """Send the messages that wait."""

@@ -90,7 +90,8 @@ class _Loop:
         try:
             inrank.prepare(session.config)
             inrank.begin(session.config, self._request["files"])
-            inrank.run_item(self.items[0], self._rank, self._request)
+            session.items[:] = self.items
+            inrank.run_item(session, self._rank, {**self._request, "item": 0})
             inrank.tell_done(self._rank)
         finally:
             session.config._tmp_path_factory = before  # the session's end is about its own

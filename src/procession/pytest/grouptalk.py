@@ -59,7 +59,6 @@ class GroupTalk(Conversation):
         self._gone_by: float | None = None
         self._ending = False
         self._stacks: list[Told] = []
-        self._came: Told = {"timeout": False, "lingered": False, "left": []}
         self._group_is_over = False
 
     def _begin(self) -> None:
@@ -89,7 +88,7 @@ class GroupTalk(Conversation):
                 threads = any(told["threads"] for told in self._ranks)
                 self._gone_by = time.monotonic() + (LINGER_FOR_THREADS if threads else LINGER)
                 self._deadline = self._end_others_at = None
-                self._note_orphans(rank)
+                self._note_orphans()
             self._reply(rank, None)  # so the last rank, and all below, is there until now
         elif kind == "terminal":
             self._lend_terminal(rank)
@@ -107,7 +106,7 @@ class GroupTalk(Conversation):
             return
         self._debugger = rank
         self._paused = True
-        self._lent = self._lent or Lent(self._config, self._group.pids().get(rank, 0))
+        self._lent = self._lent or Lent(self._config, self._of.pids[rank])
         self._reply(rank, True, (0, 1, 2))
 
     def _take_terminal_back(self) -> None:
@@ -115,19 +114,15 @@ class GroupTalk(Conversation):
         if lent is not None:
             lent.take_back()
 
-    def _note_orphans(self, rank: int) -> None:
+    def _note_orphans(self) -> None:
         """Name the processes that ranks have put into the background: nothing may be left.
 
-        They are children of the agent then, as `rank` is, which is still there. A rank says itself
-        who it is: it may have run its test before the group has heard of its start.
+        They are children of the agent then. The last rank is still there.
         """
-        server = processes.parent_of(self._ranks[rank]["pid"])
-        if not server:
-            return
-        known: set[int] = set()
+        known = {*self._of.pids.values()}
         for told in self._ranks:  # what is to end with a rank may take a little longer than it
-            known.update((told["pid"], *told["helpers"]))
-        self._came["left"] += processes.left_behind(server, known)
+            known.update(told["helpers"])
+        self._came["left"] += processes.left_behind(self._of.link.server.pid, known)
 
     # -- what is done
 
@@ -164,9 +159,8 @@ class GroupTalk(Conversation):
 
     def _others_compute(self) -> bool:
         """Whether a rank that is not done is on its way: on a busy machine that takes longer."""
-        pids = self._group.pids()
-        undone = [rank for rank, told in enumerate(self._ranks) if not told["done"]]
-        return any(processes.state_of(pids.get(rank, 0)) in ("R", "D") for rank in undone)
+        undone = [pid for rank, pid in self._of.pids.items() if not self._ranks[rank]["done"]]
+        return any(processes.state_of(pid) in ("R", "D") for pid in undone)
 
     def _kill(self) -> None:
         self._note_places()
@@ -190,12 +184,14 @@ class GroupTalk(Conversation):
 
     # -- what came of it
 
-    def _result(self) -> Told:
+    def _conclude(self) -> None:
         self._take_terminal_back()
         lost: str = self._of.link.lost
         if lost:
             self.broken = lost
-            return {"fault": "somebody has ended or stopped the process that ranks are forked from"}
+            said = "somebody has ended or stopped the process that ranks are forked from"
+            self._came = {"fault": said}
+            return
         if self._group_is_over:
             self._let_in()
             for rank in list(self._lines):
@@ -221,11 +217,8 @@ class GroupTalk(Conversation):
                 told = min(silent, key=_silent_at)
                 told["crash"] = "lost its line to the launcher of the test"
                 told["crashed_at"] = told["silent_at"]
-        came["ranks"] = self._ranks
-        came["took"] = time.monotonic() - self._began
         if self._keep:
             self.broken = came["renewed"] = self._why_broken()
-        return came
 
     def _why_broken(self) -> str:
         """Say why no other test may run in these ranks, "" if one may."""

@@ -14,6 +14,7 @@ import pickle
 import sys
 import time
 import traceback
+from functools import partial
 
 import pytest
 
@@ -49,25 +50,28 @@ class Program:
         kept = request["method"] == "keep"
         while request is not None:
             rank = Rank(request, line)
-            following = None if request["next"] is None else session.items[request["next"]]
-            run_item(session.items[request["item"]], rank, request, following)
-            tell_done(rank, last=following is None)
+            run_item(session, rank, request)
+            tell_done(rank, last=request["next"] is None)
             request = next_request(line) if kept else None
         if kept:
             session._setupstate.teardown_exact(None)
             fixtures.end_process_group()
 
-    def share(self, item: int, tell: Callable[[str], None]) -> None:
+    def share(self, item: int, tell: Callable[[str, str], None]) -> None:
         """Make the shared fixtures of a test; ranks are forks of what is there then.
 
-        tell: see `sharedfixtures.make_for`.
+        tell: reports to pytest's process; see `agent.protocol`.
         """
+        here = os.getpid()
         for fd, number in zip(self._streams, (1, 2), strict=True):
             os.dup2(fd, number)
         renew.one_thread()
-        sharedfixtures.make_for(self._session.items[item], tell)
+        sharedfixtures.make_for(self._session.items[item], partial(tell, "sharing"))
+        if os.getpid() != here:
+            os._exit(1)  # a child that a fixture has forked has come out of it
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
+        tell("shared", "")
 
 
 def introduced() -> Line:
@@ -89,7 +93,7 @@ def tell_done(rank: Rank, last: bool = True) -> None:
     helpers = processes.helpers()
     left = processes.left_behind(os.getpid(), helpers)
     threads = processes.going_on()
-    rank.tell_done({"pid": os.getpid(), "left": left, "helpers": helpers, "threads": threads})
+    rank.tell_done({"left": left, "helpers": helpers, "threads": threads})
 
 
 def begin(config: Any, files: str) -> None:
@@ -110,8 +114,10 @@ def _no_terminal(*_: Any, **__: Any) -> None:
     raise RuntimeError("breakpoint() in a rank has no terminal; pytest --pdb debugs what fails")
 
 
-def run_item(item: Any, rank: Rank, request: dict[str, Any], following: Any = None) -> None:
-    """Run one item, and report its outcome. following: the next one in this process."""
+def run_item(session: Any, rank: Rank, request: dict[str, Any]) -> None:
+    """Run the item that is asked for, and report its outcome."""
+    item = session.items[request["item"]]
+    following = None if request["next"] is None else session.items[request["next"]]
     renew.use_directory(item.config, request["tmp"])
     fixtures.ours = rank
     report_here(item.config)
@@ -152,6 +158,7 @@ def report_no_more(config: Any) -> None:
     plugins = config.pluginmanager
     if plugins.get_plugin("ranks") is _reporter:
         plugins.unregister(_reporter)
+    fixtures.ours = None
 
 
 class _Reporter:

@@ -30,7 +30,7 @@ from _pytest.runner import SetupState, runtestprotocol
 
 from procession.explain.stacks.merge import format as format_stacks
 from procession.explain.stacks.text import Stack
-from procession.pytest import fixtures, inrank, renew
+from procession.pytest import inrank, renew
 from procession.pytest.conversation import Conversation
 from procession.pytest.marks import asked_of, count_of
 from procession.pytest.meeting import ALL_THERE, NotTogether, door_of, gathered, joined
@@ -113,7 +113,9 @@ class Other:
         session.items[:] = [names[name] for name in begun["names"]]
         try:
             while (request := inrank.next_request(self._line)) is not None:
-                run_one(session, Rank(request, self._line, self._place.number), request)
+                rank = Rank(request, self._line, self._place.number)
+                inrank.run_item(session, rank, request)
+                rank.tell("done", {})
         finally:
             self._config._tmp_path_factory = own_directory
         return True
@@ -145,16 +147,6 @@ class Other:
         if self._line is not None:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._line.close()
-
-
-def run_one(session: Any, rank: Rank, request: Told) -> None:
-    """Run a test in this rank, and say that it is done."""
-    following = None if request["next"] is None else session.items[request["next"]]
-    try:
-        inrank.run_item(session.items[request["item"]], rank, request, following)
-    finally:
-        fixtures.ours = None
-    rank.tell("done", {})
 
 
 class First(Reporting):
@@ -269,10 +261,12 @@ class First(Reporting):
         hearing.start()
         for rank in range(1, members):
             lines[rank].send_if_there(request)
+        rank = Rank(request, self._own, 0)
         try:
-            run_one(item.session, Rank(request, self._own, 0), request)
+            inrank.run_item(item.session, rank, request)
         finally:
             self._report_again()
+        rank.tell("done", {})
         hearing.join()
         lost = [f"rank {rank} has ended" for rank in range(members) if rank not in lines]
         self._why_over = "; ".join(filter(None, (self._why_over, *lost)))
@@ -385,24 +379,18 @@ class SessionTalk(Conversation):
     def _end(self, timeout: bool = False) -> None:
         undone = [rank for rank in range(self._size) if not self._is_done(rank)]
         said = "had not ended in time" if timeout else self._said
-        self._give_up(self._told(timeout), undone, f"{format_ranks(undone)} {said}")
+        self._note_lost()
+        came = {**self._came, "timeout": timeout, "took": time.monotonic() - self._began}
+        self._give_up(came, undone, f"{format_ranks(undone)} {said}")
 
-    def _told(self, timeout: bool = False) -> Told:
+    def _note_lost(self) -> None:
+        self._came["here"] = 0
         for told in self._ranks:
             if "silent_at" in told:
                 told.update(crash="has ended", crashed_at=told["silent_at"])
-        took = time.monotonic() - self._began
-        return {
-            "ranks": self._ranks,
-            "here": 0,
-            "timeout": timeout,
-            "lingered": False,
-            "left": [],
-            "took": took,
-        }
 
-    def _result(self) -> Told:
-        came = self._told()
+    def _conclude(self) -> None:
+        self._note_lost()
         stacks = [
             Stack(rank, None, frames=tuple(map(tuple, said["at"]))).as_dict()
             for rank, told in enumerate(self._ranks)
@@ -410,8 +398,7 @@ class SessionTalk(Conversation):
             if "interrupt" in said
         ]
         if stacks:
-            came["stacks"] = format_stacks(noted(stacks, self._ranks))
-        return came
+            self._came["stacks"] = format_stacks(noted(stacks, self._ranks))
 
 
 def _own_stack() -> dict[str, Any]:

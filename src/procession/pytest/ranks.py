@@ -25,7 +25,7 @@ class Ranks:
 
     door: the name of the socket where they come. files: the directory of what they write, which is
     made. server: the agent that they come from; None for fresh interpreters. key: of the tests that
-    they may run. lines: to the ranks that are there, by number.
+    they may run. lines: to the ranks that are there, by number. pids: of those that have come.
 
     Raises SpecError, StartFailed and OSError.
     """
@@ -36,6 +36,7 @@ class Ranks:
         self.files = files
         self.key = key
         self.lines: dict[int, Line] = {}
+        self.pids: dict[int, int] = {}
         self._request: Any = None
         os.mkdir(files, 0o700)
         try:
@@ -66,8 +67,8 @@ class Ranks:
         """Take the lines of those who come; gives their numbers."""
         found: list[int] = []
         while came := self.door.let_in():
-            rank, _, line = came
-            self.lines[rank] = line
+            rank, pid, line = came
+            self.lines[rank], self.pids[rank] = line, pid
             if self._request is not None:
                 line.send_if_there(self._request)
             found.append(rank)

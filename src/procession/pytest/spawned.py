@@ -55,10 +55,11 @@ class _Popen(popen_forkserver.Popen):
     ask: Any
 
     def _launch(self, process_obj: Any) -> None:
+        inherited: Any = super()  # of which there are no types either
         before = forkserver.connect_to_new_process
         forkserver.connect_to_new_process = self._connect
         try:
-            super()._launch(process_obj)
+            inherited._launch(process_obj)
         finally:
             forkserver.connect_to_new_process = before
 
