@@ -44,6 +44,20 @@ STOPS_SPARE = """
         (spare,) = map(int, open(f"/proc/self/task/{os.getpid()}/children").read().split())
         os.kill(spare, signal.SIGSTOP)
 """
+KILLS_SPARE = """
+    import os
+    import signal
+
+    import pytest
+
+    def test_kills_what_waits():
+        (spare,) = map(int, open(f"/proc/self/task/{os.getpid()}/children").read().split())
+        os.kill(spare, signal.SIGKILL)
+
+    @pytest.mark.ranks(2)
+    def test_in_ranks():
+        pass
+"""
 IN_A_FIXTURE = """
     import os
     import time
@@ -105,6 +119,12 @@ def test_ctrl_c_says_where_the_ranks_were(tmp_path, session):
 def test_a_launcher_that_is_stopped_costs_one_test(session):
     said, _ = session(STOPPED).communicate(timeout=90)
     assert "somebody has ended or stopped the process that ranks are forked from" in said
+    assert "1 failed, 1 passed" in said
+
+
+def test_a_process_that_waits_and_has_ended_fails_tests_at_once(session):
+    said, _ = session(KILLS_SPARE).communicate(timeout=90)
+    assert "the ranks could not be started" in said
     assert "1 failed, 1 passed" in said
 
 

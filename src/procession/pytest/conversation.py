@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.pytest.wire import Line
+    from procession.pytest.talk import Line
 
     Told = dict[str, Any]
 

@@ -15,9 +15,9 @@ from procession.explain.report import what_happened
 from procession.explain.stacks.merge import format as format_stacks
 from procession.pytest import processes
 from procession.pytest.conversation import Conversation
+from procession.pytest.debugging import Lent
 from procession.pytest.renew import captured
 from procession.pytest.stackframes import noted
-from procession.pytest.terminal import Lent
 from procession.pytest.verdict import place_of_failure
 from procession.values.errors import Outcome, ProcessionError
 

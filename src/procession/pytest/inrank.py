@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Any
 
-    from procession.pytest.wire import Line
+    from procession.pytest.talk import Line
 
 
 DOOR = "PROCESSION_PYTEST_DOOR"  # the variable by which a rank finds who hears it
@@ -103,7 +103,7 @@ def begin(config: Any, files: str) -> None:
         sys.breakpointhook = _no_terminal
     debugger = config.pluginmanager.get_plugin("pdbinvoke")
     if debugger is not None:
-        from procession.pytest.postmortem import PostMortem
+        from procession.pytest.debugging import PostMortem
 
         config.pluginmanager.unregister(debugger)
         config.pluginmanager.register(PostMortem(debugger), "pdbinvoke")

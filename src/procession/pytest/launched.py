@@ -37,8 +37,7 @@ from procession.pytest.meeting import ALL_THERE, NotTogether, door_of, gathered,
 from procession.pytest.place import of_this_process
 from procession.pytest.reporting import Reporting
 from procession.pytest.stackframes import frames_of, noted, of_processes
-from procession.pytest.talk import Rank
-from procession.pytest.wire import pair
+from procession.pytest.talk import Rank, pair
 from procession.values.figures import format_ranks
 from procession.worker import stackfile
 
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.pytest.place import Place
-    from procession.pytest.wire import Line
+    from procession.pytest.talk import Line
 
     Told = dict[str, Any]
     GiveUp = Callable[[Told, list[int], str], None]

@@ -12,7 +12,7 @@ import select
 import socket
 import time
 
-from procession.pytest.wire import Line
+from procession.pytest.talk import Line
 from procession.warm.wire import peer_of
 
 TYPE_CHECKING = False

@@ -20,15 +20,15 @@ import pytest
 
 from procession.agent import pool
 from procession.explain.report import what_happened
-from procession.pytest import fresh, sharedfixtures, spawned, subtests, terminal
+from procession.pytest import fresh, sharedfixtures, spawned, subtests
+from procession.pytest.debugging import NotForRanks
 from procession.pytest.grouptalk import LINGER, LOOK, GroupTalk
 from procession.pytest.inrank import DOOR
 from procession.pytest.keeping import following, key_of
 from procession.pytest.marks import Asked
-from procession.pytest.passing import warn
 from procession.pytest.processes import state_of
 from procession.pytest.ranks import Ranks
-from procession.pytest.reporting import RanksFailed, Reporting
+from procession.pytest.reporting import RanksFailed, Reporting, warn
 from procession.pytest.slots import slots_of
 from procession.pytest.spare import Spare
 from procession.values.errors import GroupFailed, ProcessionError
@@ -66,7 +66,7 @@ class Parent(Reporting):
         debugger = self._config.pluginmanager.get_plugin("pdbinvoke")
         if debugger is not None:
             self._config.pluginmanager.unregister(debugger)
-            mine = terminal.NotForRanks(debugger, RanksFailed)
+            mine = NotForRanks(debugger, RanksFailed)
             self._config.pluginmanager.register(mine, "pdbinvoke")
         if self._config.getoption("--ranks-template"):
             spawned.begin(self._spare.process)

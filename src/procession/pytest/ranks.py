@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.agent.client import Agent
-    from procession.pytest.wire import Line
+    from procession.pytest.talk import Line
     from procession.values.spec import Spec
 
 

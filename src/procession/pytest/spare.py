@@ -38,7 +38,7 @@ from importlib import import_module
 from procession.agent import pool
 from procession.agent.client import Agent, reap_dying
 from procession.pytest import inrank, renew, spawned
-from procession.pytest.wire import Line, pair
+from procession.pytest.talk import Line, pair
 from procession.system.child import Child
 
 TYPE_CHECKING = False

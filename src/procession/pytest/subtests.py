@@ -7,7 +7,7 @@ all ranks with the same name are one, with one verdict, as the ranks of a test a
 
 from __future__ import annotations
 
-from procession.pytest import words
+from procession.pytest.reporting import longrepr_of
 from procession.pytest.verdict import merged
 
 TYPE_CHECKING = False
@@ -80,7 +80,7 @@ def _merged(config: Any, ranks: list[Told]) -> Any:
     data.update(duration=verdict.seconds, sections=list(verdict.sections))
     longrepr: Any = None
     if verdict.outcome == "failed":
-        longrepr = words.longrepr_of(config, verdict)
+        longrepr = longrepr_of(config, verdict)
         data.update(outcome="failed", longrepr=None)
     found = config.hook.pytest_report_from_serializable(config=config, data=data)
     context = getattr(found, "context", None)
