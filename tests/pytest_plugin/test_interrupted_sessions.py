@@ -32,6 +32,11 @@ STOPPED = """
     def test_stops_what_it_comes_from(rank):
         if rank == 0:
             os.kill(os.getppid(), signal.SIGSTOP)
+
+    @pytest.mark.ranks(2)
+    def test_kills_what_it_comes_from(rank):
+        if rank == 0:
+            os.kill(os.getppid(), signal.SIGKILL)
         signal.pause()
 
     @pytest.mark.ranks(2)
@@ -116,10 +121,10 @@ def test_ctrl_c_says_where_the_ranks_were(tmp_path, session):
     assert "2 ranks [0-1] are in test_endless (test_a.py:10)" in said
 
 
-def test_a_launcher_that_is_stopped_costs_one_test(session):
+def test_an_agent_that_is_stopped_goes_on_and_one_that_is_killed_costs_a_test(session):
     said, _ = session(STOPPED).communicate(timeout=90)
-    assert "somebody has ended or stopped the process that ranks are forked from" in said
-    assert "1 failed, 1 passed" in said
+    assert "somebody has ended the process that ranks are forked from" in said
+    assert "1 failed, 2 passed" in said, said
 
 
 def test_a_process_that_waits_and_has_ended_fails_tests_at_once(session):
@@ -140,7 +145,7 @@ def test_ctrl_c_in_a_shared_fixture(tmp_path, session):
 @pytest.mark.long
 def test_a_process_that_waits_and_is_stopped_does_not_keep_the_session(session):
     said, _ = session(STOPPED + STOPS_SPARE).communicate(timeout=90)
-    assert "1 failed, 2 passed" in said, said
+    assert "1 failed, 3 passed" in said, said
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,7 @@ group goes on. `broken` says why it cannot be used for the next test.
 
 from __future__ import annotations
 
-import os
 import selectors
-import signal
 import time
 
 from procession.explain.report import what_happened
@@ -33,7 +31,6 @@ MORE_PATIENCE = 5.0  # seconds that those have who do not wait for anything, but
 LOOK_AGAIN = 0.1  # seconds until it is seen again who does
 LINGER = 30.0  # seconds that a rank may take to end after its test
 LINGER_FOR_THREADS = 2.0  # seconds that its threads may go on then
-LOOK = 2.0  # seconds between two looks whether somebody has stopped the agent
 
 
 class GroupTalk(Conversation):
@@ -54,7 +51,6 @@ class GroupTalk(Conversation):
         self.broken = ""
         self._debugger: int | None = None  # the rank that may have the terminal
         self._lent: Lent | None = None
-        self._look_at = self._began + LOOK
         self._patient_until = 0.0
         self._gone_by: float | None = None
         self._ending = False
@@ -129,20 +125,10 @@ class GroupTalk(Conversation):
     def _ends(self) -> list[float]:
         return super()._ends() if self._gone_by is None else [self._gone_by]
 
-    def _seconds_left(self) -> float:
-        left = super()._seconds_left()
-        return LOOK if left is None else min(left, LOOK)
-
     def _look_at_clock(self) -> None:
-        now = time.monotonic()
-        if now >= self._look_at:
-            self._look_at = now + LOOK
-            agent = self._of.link.server.pid
-            if processes.state_of(agent) == "T":
-                os.kill(agent, signal.SIGKILL)  # nobody would let it go on
         if self._gone_by is None:
             super()._look_at_clock()
-        elif not self._paused and now >= self._gone_by:
+        elif not self._paused and time.monotonic() >= self._gone_by:
             self._came["lingered"] = True
             self._kill()
 
@@ -189,7 +175,7 @@ class GroupTalk(Conversation):
         lost: str = self._of.link.lost
         if lost:
             self.broken = lost
-            said = "somebody has ended or stopped the process that ranks are forked from"
+            said = "somebody has ended the process that ranks are forked from"
             self._came = {"fault": said}
             return
         if self._group_is_over:

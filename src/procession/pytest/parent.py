@@ -22,7 +22,7 @@ from procession.agent import pool
 from procession.explain.report import what_happened
 from procession.pytest import fresh, sharedfixtures, spawned, subtests
 from procession.pytest.debugging import NotForRanks
-from procession.pytest.grouptalk import LINGER, LOOK, GroupTalk
+from procession.pytest.grouptalk import LINGER, GroupTalk
 from procession.pytest.inrank import DOOR
 from procession.pytest.keeping import following, key_of
 from procession.pytest.marks import Asked
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     Told = dict[str, Any]
 
 GRACE = 1.0  # seconds from SIGTERM to SIGKILL, for ranks that are ended
+LOOK = 2.0  # seconds between two looks whether somebody has stopped an agent
 PATIENCE_WITH_KEPT = 10.0  # seconds that these have to tear down what their tests share
 
 
@@ -122,7 +123,8 @@ class Parent(Reporting):
         try:
             ranks.run(request)
             came = talk.held()
-            ranks.group.wait_started()
+            if "fault" not in came:
+                ranks.group.wait_started()
             return came
         except GroupFailed:
             raise
@@ -189,13 +191,14 @@ class Parent(Reporting):
         making = ""
         poll = select.poll()
         for fd in (agent.fileno(), agent.pidfd):
-            poll.register(fd, select.POLLIN)
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
         try:
             agent.send(("share", number), [], [])
             while not agent.lost:
                 ready = {fd for fd, _ in poll.poll(LOOK * 1000)}
                 if not ready and state_of(agent.pid) == "T":
-                    agent.kill()  # nobody would let it go on
+                    agent.wake()  # somebody has stopped it
                 for kind, name in _told_by(agent):
                     making = name
                     if kind == "shared":

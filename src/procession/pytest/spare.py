@@ -40,6 +40,8 @@ from procession.agent.client import Agent, reap_dying
 from procession.pytest import inrank, renew, spawned
 from procession.pytest.talk import Line, pair
 from procession.system.child import Child
+from procession.system.prctl import hear_of_parents_end
+from procession.system.processes import pidfd_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 LETTING_GO = 10.0  # seconds that a spare may take to end
+LOOK = 50.0  # milliseconds between two looks for processes that have ended, if there is no pidfd
 
 
 class Spare:
@@ -54,7 +57,7 @@ class Spare:
 
     def __init__(self, session: Any) -> None:
         self._line, theirs = pair()
-        pytests = os.pidfd_open(os.getpid())
+        pytests = pidfd_of(os.getpid())
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         renew.remember_random()
@@ -62,7 +65,8 @@ class Spare:
         if not pid:
             _be(partial(_begin, self._line, theirs, pytests, session))
         theirs.close()
-        os.close(pytests)
+        if pytests >= 0:
+            os.close(pytests)
         self._process = Child(pid)
 
     def agent(self) -> Agent:
@@ -72,7 +76,7 @@ class Spare:
         (pid, said), fds = self._line.receive_with_fds()
         if not fds:
             raise OSError(said)
-        agent = Agent.taken(pid, fds[0])
+        agent = Agent(pid, socket.socket(fileno=fds[0]), own=False)
         agent.page, agent.lasting = said, True
         pool.adopt(agent)
         return agent
@@ -107,22 +111,30 @@ def _begin(parents: Line, line: Line, pytests: int, session: Any) -> None:
 
 
 class _Waiting:
-    """The spare itself: it forks what it is asked for. pytests: a pidfd of pytest's process."""
+    """The spare itself: it forks what it is asked for.
+
+    pytests: a pidfd of pytest's process, -1 where there is none: then the end of the line must do.
+    """
 
     def __init__(self, line: Line, pytests: int, session: Any) -> None:
         self._line = line
         self._pytests = pytests
         self._session = session
-        # By pidfd: a process of `spawned`, and where its exit code is told.
+        # Of each process of `spawned`, its pidfd, and where its exit code is told.
         self._processes: dict[int, tuple[int, int]] = {}
         self._poll = select.poll()
-        for each in (line.fileno(), pytests):
-            self._poll.register(each, select.POLLIN)
+        self._watch(line.fileno())
+        self._watch(pytests)
+
+    def _watch(self, fd: int) -> None:
+        if fd >= 0:
+            self._poll.register(fd, select.POLLIN)
 
     def run(self) -> None:
         """Wait for wishes until pytest is gone."""
         self._pid = os.getpid()
         os.setsid()  # Ctrl-C is for pytest, which says what follows from it
+        hear_of_parents_end(signal.SIGCONT)  # also if somebody has stopped this process
         _import_torch(self._session)
         inrank.prepare(self._session.config)
         self._program = inrank.Program(self._session)
@@ -132,9 +144,10 @@ class _Waiting:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.register_at_fork(after_in_child=self._leave)
         while True:
-            ready = {fd for fd, _ in self._poll.poll()}
-            for pidfd in ready & self._processes.keys():
-                self._reap(pidfd)
+            unseen = any(pidfd < 0 for pidfd, _ in self._processes.values())
+            ready = {fd for fd, _ in self._poll.poll(LOOK if unseen else None)}
+            for pid in list(self._processes):
+                self._reap(pid)
             if self._line.fileno() in ready:
                 try:
                     (wish, variables), fds = self._line.receive_with_fds()
@@ -162,30 +175,31 @@ class _Waiting:
         pid = _forked()
         if not pid:
             _be(partial(spawned.be_process, fds, variables, self._pid))
-        status, pidfd = os.dup(fds[spawned.STATUS]), os.pidfd_open(pid)
-        self._processes[pidfd] = pid, status
-        self._poll.register(pidfd, select.POLLIN)
+        pidfd, status = self._processes[pid] = pidfd_of(pid), os.dup(fds[spawned.STATUS])
+        self._watch(pidfd)
         spawned.told(status, pid)
         for fd in fds:
             os.close(fd)
 
-    def _reap(self, pidfd: int) -> None:
-        pid, status = self._processes.pop(pidfd)
-        self._poll.unregister(pidfd)
-        os.close(pidfd)
-        spawned.told(status, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    def _reap(self, pid: int) -> None:
+        ended, how = os.waitpid(pid, os.WNOHANG)
+        if not ended:
+            return
+        pidfd, status = self._processes.pop(pid)
+        spawned.told(status, os.waitstatus_to_exitcode(how))
         os.close(status)
+        if pidfd >= 0:
+            self._poll.unregister(pidfd)
+            os.close(pidfd)
 
     def _leave(self) -> None:
         """Give up what is the spare's, in what it has forked, once."""
         self._line.close()
-        for pidfd, (_, status) in self._processes.items():
-            os.close(pidfd)
-            os.close(status)
+        for fd in (self._pytests, *(fd for both in self._processes.values() for fd in both)):
+            if fd >= 0:
+                os.close(fd)
         self._processes.clear()
-        if self._pytests >= 0:
-            os.close(self._pytests)
-            self._pytests = -1
+        self._pytests = -1
 
 
 def _forked() -> int:
