@@ -89,6 +89,7 @@ class _Loop:
         before = session.config._tmp_path_factory
         try:
             inrank.prepare(session.config)
+            renew.one_thread()
             inrank.begin(session.config, self._request["files"])
             session.items[:] = self.items
             inrank.run_item(session, self._rank, {**self._request, "item": 0})

@@ -58,7 +58,7 @@ class Program:
             fixtures.end_process_group()
 
     def share(self, item: int, tell: Callable[[str, str], None]) -> None:
-        """Make the shared fixtures of a test; ranks are forks of what is there then.
+        """Make the shared fixtures of a test, in an agent; ranks are forks of what is there then.
 
         tell: reports to pytest's process; see `agent.protocol`.
         """
@@ -67,6 +67,7 @@ class Program:
             os.dup2(fd, number)
         renew.one_thread()
         sharedfixtures.make_for(self._session.items[item], partial(tell, "sharing"))
+        renew.one_thread()  # a fixture may have imported torch
         if os.getpid() != here:
             os._exit(1)  # a child that a fixture has forked has come out of it
         for stream in (sys.stdout, sys.stderr):

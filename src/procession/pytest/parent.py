@@ -176,13 +176,13 @@ class Parent(Reporting):
 
         kept: it is for ranks that are kept.
         """
-        agent = None if kept else self._agent
+        agent, needed = None if kept else self._agent, bool(sharedfixtures.needed_by(item))
         if agent is None or agent.lost:
             assert self._spare is not None
-            agent = self._spare.agent()
+            agent, needed = self._spare.agent(), True
         if not kept:
             self._agent = agent
-        if sharedfixtures.needed_by(item):
+        if needed:
             self._share(agent, item, number)
         return agent
 
@@ -206,13 +206,13 @@ class Parent(Reporting):
                 agent.lost = agent.lost or (agent.pidfd in ready and not agent.says_more)
         except BaseException:
             making = "".join(name for _, name in _told_by(agent)[-1:]) or making
-            self._interrupted = (item.nodeid, f"the shared fixture {making} was being made")
+            if making:
+                self._interrupted = item.nodeid, f"the shared fixture {making} was being made"
             agent.kill()
             raise
         pool.discard(agent)
-        raise ProcessionError(
-            f"the shared fixture {making} has ended the process that ranks are forked from"
-        )
+        what = f"the shared fixture {making}" if making else "somebody"
+        raise ProcessionError(f"{what} has ended the process that ranks are forked from")
 
     # -- ranks that are kept
 

@@ -29,7 +29,6 @@ def process(config: Any, files: str, rank: int) -> None:
     """Make the process of a rank its own. files: where captured output goes."""
     if _random_state is not None:  # each fork gets another seed by Python itself
         sys.modules["random"].setstate(_random_state)
-    one_thread()
     _measure()
     capture(config, files, rank)
 
