@@ -31,8 +31,12 @@ STOPPED = """
     @pytest.mark.ranks(2)
     def test_stops_what_it_comes_from(rank):
         if rank == 0:
-            with open(f"/proc/{os.getppid()}/stat") as f:
-                os.kill(int(f.read().rpartition(")")[2].split()[1]), signal.SIGSTOP)
+            os.kill(os.getppid(), signal.SIGSTOP)
+
+    @pytest.mark.ranks(2)
+    def test_kills_what_it_comes_from(rank):
+        if rank == 0:
+            os.kill(os.getppid(), signal.SIGKILL)
         signal.pause()
 
     @pytest.mark.ranks(2)
@@ -40,10 +44,24 @@ STOPPED = """
         pass
 """
 
-STOPS_STEM = """
+STOPS_SPARE = """
     def test_stops_what_waits():
-        (stem,) = map(int, open(f"/proc/self/task/{os.getpid()}/children").read().split())
-        os.kill(stem, signal.SIGSTOP)
+        (spare,) = map(int, open(f"/proc/self/task/{os.getpid()}/children").read().split())
+        os.kill(spare, signal.SIGSTOP)
+"""
+KILLS_SPARE = """
+    import os
+    import signal
+
+    import pytest
+
+    def test_kills_what_waits():
+        (spare,) = map(int, open(f"/proc/self/task/{os.getpid()}/children").read().split())
+        os.kill(spare, signal.SIGKILL)
+
+    @pytest.mark.ranks(2)
+    def test_in_ranks():
+        pass
 """
 IN_A_FIXTURE = """
     import os
@@ -103,9 +121,15 @@ def test_ctrl_c_says_where_the_ranks_were(tmp_path, session):
     assert "2 ranks [0-1] are in test_endless (test_a.py:10)" in said
 
 
-def test_a_launcher_that_is_stopped_costs_one_test(session):
+def test_an_agent_that_is_stopped_goes_on_and_one_that_is_killed_costs_a_test(session):
     said, _ = session(STOPPED).communicate(timeout=90)
-    assert "somebody has ended or stopped the process that ranks are forked from" in said
+    assert "somebody has ended the process that ranks are forked from" in said
+    assert "1 failed, 2 passed" in said, said
+
+
+def test_a_process_that_waits_and_has_ended_fails_tests_at_once(session):
+    said, _ = session(KILLS_SPARE).communicate(timeout=90)
+    assert "the ranks could not be started" in said
     assert "1 failed, 1 passed" in said
 
 
@@ -120,8 +144,8 @@ def test_ctrl_c_in_a_shared_fixture(tmp_path, session):
 
 @pytest.mark.long
 def test_a_process_that_waits_and_is_stopped_does_not_keep_the_session(session):
-    said, _ = session(STOPPED + STOPS_STEM).communicate(timeout=90)
-    assert "1 failed, 2 passed" in said, said
+    said, _ = session(STOPPED + STOPS_SPARE).communicate(timeout=90)
+    assert "1 failed, 3 passed" in said, said
 
 
 @pytest.mark.parametrize(
@@ -130,8 +154,8 @@ def test_a_process_that_waits_and_is_stopped_does_not_keep_the_session(session):
 def test_nothing_is_left_of_a_session_in_a_shared_fixture(tmp_path, session, whose):
     pytest_, notes = session(IN_A_FIXTURE), tmp_path / "notes"
     until(lambda: notes.exists() and notes.read_text().endswith(" "), patience=90)
-    template, stem = map(int, notes.read_text().split())
-    assert alive(template)
-    os.kill(pytest_.pid if whose == "pytest" else stem, signal.SIGKILL)
-    until(lambda: not alive(template), patience=90)
+    agent, spare = map(int, notes.read_text().split())
+    assert alive(agent)
+    os.kill(pytest_.pid if whose == "pytest" else spare, signal.SIGKILL)
+    until(lambda: not alive(agent), patience=90)
     pytest_.communicate(timeout=60)

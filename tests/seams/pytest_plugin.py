@@ -6,6 +6,5 @@ __getattr__ = lazily(
     {
         "procession.pytest.place": "place_of",
         "procession.pytest.verdict": "merged",
-        "procession.pytest.wire": "pair",
     }
 )

@@ -88,15 +88,9 @@ class Preload(Value):
     @property
     def message(self) -> dict[str, Any]:
         """The message to the agent; see `agent.preload`."""
-        return {
-            "modules": list(self.modules),
-            "env": dict(self.env),
-            "path": None if self.path is None else list(self.path),
-            "cwd": self.cwd,
-            "unset": list(self.unset),
-            "listed": self.listed,
-            "watched": self.watched,
-        }
+        words = {**vars(self), "env": dict(self.env)}
+        del words["reads"], words["own"]
+        return words
 
 
 class Lease(Value):

@@ -57,11 +57,11 @@ class Preloaded:
 
     def add(
         self,
-        modules: list[str],
+        modules: tuple[str, ...],
         env: dict[str, str],
-        path: list[str] | None,
+        path: tuple[str, ...] | None,
         cwd: str,
-        unset: list[str],
+        unset: tuple[str, ...],
         listed: bool,
         watched: bool,
     ) -> None:
@@ -174,14 +174,14 @@ class Surroundings:
     def __init__(
         self,
         env: dict[str, str],
-        path: list[str] | None,
+        path: list[str] | tuple[str, ...] | None,
         cwd: str,
         what: str = "an import",
         output: tuple[int, int] | None = None,
     ) -> None:
         mark = {n: os.environ[n] for n in ("PROCESSION_LAUNCHER",) if n in os.environ}
         self._env, self._cwd = {**env, **mark}, cwd
-        self._path = list(sys.path) if path is None else path
+        self._path = list(sys.path if path is None else path)
         self._what, self._output = what, output
         self.printed: tuple[bytes, bytes] = (b"", b"")
         self.variables: dict[str, str] = {}

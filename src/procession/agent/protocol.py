@@ -23,6 +23,7 @@ From the launcher (`at` is in nanoseconds of the monotonic clock):
     ("answer", rank, attempt, again, delay)   to "ask"; rank -1 for the group; delay: seconds
     ("ping", which)                answer
     ("release",)                   a fork of the launcher: no more ranks; hold nothing of its
+    ("share", what)                a fork of the launcher: make what ranks are to share
     ("idle", seconds)              the group is over; go if nothing comes for so long (None: stay)
     ("keep", dict) + directory     the same as "idle"; go on as a template, see `template`
 To a template, once on each connection:

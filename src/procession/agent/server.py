@@ -219,6 +219,10 @@ class Server:
             self._releasing = True
         elif kind == "idle":
             self._be_idle(*words)
+        elif kind == "share":
+            from procession.worker import program
+
+            self._do_at_length(lambda: program.live[0].share(words[0], self._tell))
         elif kind == "keep":
             self._keep(words[0], fds[0])
         elif self._run is None:
@@ -330,8 +334,7 @@ class Server:
         job, fds = self._forking.next
         if sharing.is_due(self._common, job, self._preloaded):
             preloaded = self._preloaded = self._preloaded or preload.Preloaded()
-            self._report("sharing", self._common["shared"]["name"])
-            self._send()
+            self._tell("sharing", self._common["shared"]["name"])
             self._do_at_length(lambda: sharing.share(preloaded, self._common, job, fds))
             self._report("shared", preloaded.fault)
 
@@ -363,6 +366,11 @@ class Server:
         self._outgoing_fds += fds
         if len(self._outgoing_fds) >= MOST_FILES:
             self._send()
+
+    def _tell(self, *message: Any) -> None:
+        """Report what may be the last thing to be heard for long."""
+        self._report(*message)
+        self._send()
 
     def _send(self) -> None:
         """Send the messages that wait."""

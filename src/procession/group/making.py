@@ -47,9 +47,9 @@ def begin(
     """Make a group, and return while it starts. spec: has been checked.
 
     started: return when it has started; see `start`. output: where its output goes, if its `Logs`
-    do not say so. control: as for `start`. server: for start method "fork", what `lasting_server`
-    has made of this process before. What its ranks call was given then; the program of `spec` is
-    not looked at.
+    do not say so. control: as for `start`. server: for start method "fork", an
+    agent that is a fork of this process, or of one like it. What its ranks call was given then; the
+    program of `spec` is not looked at.
 
     If a KeyboardInterrupt comes, either it is raised and nothing is left of the group, or the group
     is returned. Raises SpecError, StartFailed, and OSError if its files cannot be made, which for

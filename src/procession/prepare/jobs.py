@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
@@ -322,18 +321,6 @@ def fork_server(spec: Spec, mask: set[Any] | None = None) -> Agent:
     assert isinstance(spec.program, Function)
     check_proc()
     server = Agent.fork((spec.program.call, list(spec.args), list(spec.kwargs)), mask)
-    pool.adopt(server)
-    return server
-
-
-def lasting_server(call: Callable[[], object]) -> Agent:
-    """Fork this process to be the agent of groups of any size whose ranks run `call()`.
-
-    It serves one after the other, until it is closed or lost. Raises OSError.
-    """
-    arguments: defaultdict[int, tuple[object, ...]] = defaultdict(tuple)  # for any rank: none
-    server = Agent.fork((call, arguments, defaultdict[int, dict[str, object]](dict)))
-    server.lasting = True
     pool.adopt(server)
     return server
 

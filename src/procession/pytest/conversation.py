@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.pytest.wire import Line
+    from procession.pytest.talk import Line
 
     Told = dict[str, Any]
 
@@ -37,6 +37,7 @@ class Conversation:
         self._ranks: list[Told] = [
             {"reports": [], "done": False, "failed_at": 0, "left": []} for _ in range(self._size)
         ]
+        self._came: Told = {"ranks": self._ranks, "timeout": False, "lingered": False, "left": []}
         self._gathering: dict[int, bytes] = {}
         self._select = selectors.DefaultSelector()
         limit: float = request["timeout"]
@@ -54,7 +55,8 @@ class Conversation:
                 self._look_at_clock()
                 for key, _ in self._select.select(self._seconds_left()):
                     key.data()
-            return self._result()
+            self._conclude()
+            return {**self._came, "took": time.monotonic() - self._began}
         finally:
             self._select.close()
 
@@ -70,7 +72,8 @@ class Conversation:
         """End the ranks, for their time is over, or that of those beside a failure."""
         raise NotImplementedError
 
-    def _result(self) -> Told:
+    def _conclude(self) -> None:
+        """Note in `_came` what came of the test, beside what the ranks have said."""
         raise NotImplementedError
 
     # -- what is heard

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from procession.pytest.talk import Rank
 
 ours: Rank | None = None
-store_file = ""  # where the ranks' process groups meet; the same in all ranks
 AFTER_LIMIT = 5  # seconds: the limit of the test comes first, which says where all ranks were
 LONGEST = 365 * 86400  # seconds; torch's clocks count nanoseconds in 64 bits
 _groups: Counter[str] = Counter()  # by file, the default process groups that this process has made
@@ -130,10 +129,10 @@ def _make_process_group(dist: Any, mine: Rank) -> None:
 
     seconds = mine.timeout + AFTER_LIMIT if mine.timeout else 1800
     limit = timedelta(seconds=min(seconds, LONGEST))
-    _groups[store_file] += 1
-    store = dist.FileStore(store_file)
+    _groups[mine.store] += 1
+    store = dist.FileStore(mine.store)
     store.set_timeout(limit)
-    store = dist.PrefixStore(str(_groups[store_file]), store)
+    store = dist.PrefixStore(str(_groups[mine.store]), store)
     dist.init_process_group(
         mine.backend, store=store, rank=mine.number, world_size=mine.size, timeout=limit
     )

@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 from procession.pytest import inrank, renew
-from procession.pytest.talk import Rank, introduced
+from procession.pytest.talk import Rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,32 +46,32 @@ def options_of(config: Any) -> dict[str, Any]:
     return {**found, **known}
 
 
-def run(knock: Any, files: str, options: dict[str, Any], where: str, nodeid: str) -> None:
+def run(options: dict[str, Any], where: str, nodeid: str) -> None:
     """Be a rank that has nothing of pytest's process.
 
-    knock: the connection by which a rank introduces itself. files: the directory for what ranks
-    write. options: of the session. where: the file and the name of the test, as an argument of
-    pytest. nodeid: the test's.
+    options: of the session. where: the file and the name of the test, as an argument of pytest.
+    nodeid: the test's.
     """
-    line = introduced(knock.fileno())
+    line = inrank.introduced()
     request = inrank.next_request(line)
     if request is None:
         return
-    rank = Rank(request, line)
-    with inrank.Telling(rank):
-        config: Any = import_module("_pytest.config").Config.fromdictargs(options, [where])
-        config.pluginmanager.register(_Loop(rank, request, files, nodeid), "ranks")
-        config.hook.pytest_cmdline_main(config=config)
+    config: Any = import_module("_pytest.config").Config.fromdictargs(options, [where])
+    loop = _Loop(Rank(request, line), request, nodeid)
+    config.pluginmanager.register(loop, "ranks")
+    config.hook.pytest_cmdline_main(config=config)
+    if not loop.items:
+        raise LookupError(f"{nodeid} was not found again in a rank")
 
 
 class _Loop:
     """Runs the one test instead of all."""
 
-    def __init__(self, rank: Rank, request: dict[str, Any], files: str, nodeid: str) -> None:
+    def __init__(self, rank: Rank, request: dict[str, Any], nodeid: str) -> None:
         self._rank = rank
         self._request = request
-        self._files = files
         self._nodeid = nodeid
+        self.items: list[Any] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: Any) -> None:
@@ -80,17 +80,20 @@ class _Loop:
 
     def pytest_collection_finish(self, session: Any) -> None:
         """Take note of what has been collected."""
-        self._items = [item for item in session.items if item.nodeid == self._nodeid]
+        self.items = [item for item in session.items if item.nodeid == self._nodeid]
 
     def pytest_runtestloop(self, session: Any) -> bool:
         """Run the test."""
-        if not self._items:
-            raise session.Failed(f"{self._nodeid} was not found again in a rank")
+        if not self.items:
+            return True
         before = session.config._tmp_path_factory
         try:
             inrank.prepare(session.config)
-            inrank.begin(session.config, self._files)
-            inrank.run_item(self._items[0], self._rank, self._request)
+            renew.one_thread()
+            inrank.begin(session.config, self._request["files"])
+            session.items[:] = self.items
+            inrank.run_item(session, self._rank, {**self._request, "item": 0})
+            inrank.tell_done(self._rank)
         finally:
             session.config._tmp_path_factory = before  # the session's end is about its own
         return True

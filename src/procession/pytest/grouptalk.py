@@ -1,4 +1,4 @@
-"""The messages between a template and the ranks of one test, until their group has ended.
+"""The messages between pytest's process and the ranks of one test, until their group has ended.
 
 Ranks that are kept (`method="keep"`) are done when all have reported the outcome of the test; their
 group goes on. `broken` says why it cannot be used for the next test.
@@ -13,6 +13,8 @@ from procession.explain.report import what_happened
 from procession.explain.stacks.merge import format as format_stacks
 from procession.pytest import processes
 from procession.pytest.conversation import Conversation
+from procession.pytest.debugging import Lent
+from procession.pytest.renew import captured
 from procession.pytest.stackframes import noted
 from procession.pytest.verdict import place_of_failure
 from procession.values.errors import Outcome, ProcessionError
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.pytest.ranks import Ranks
-    from procession.pytest.wire import Line
 
     Told = dict[str, Any]
 
@@ -30,41 +31,35 @@ MORE_PATIENCE = 5.0  # seconds that those have who do not wait for anything, but
 LOOK_AGAIN = 0.1  # seconds until it is seen again who does
 LINGER = 30.0  # seconds that a rank may take to end after its test
 LINGER_FOR_THREADS = 2.0  # seconds that its threads may go on then
-YOURS = "yours"  # what pytest says when a rank may have the terminal
 
 
 class GroupTalk(Conversation):
-    """The conversation of a template.
+    """The conversation with ranks of a group of ours.
 
-    line: to pytest's process. ranks: they have been asked. terminal: what the rank is given that
-    failed first, () if none is.
+    ranks: they have been asked. config: of the session.
     """
 
     PATIENCE = 0.3  # to fail by themselves
     LOST = 2.0  # until the end of the rank is heard of
 
-    def __init__(
-        self, line: Line, ranks: Ranks, request: Told, began: float, terminal: tuple[int, ...]
-    ) -> None:
-        super().__init__(ranks.lines, request, began)
-        self._line = line
+    def __init__(self, ranks: Ranks, request: Told, config: Any) -> None:
+        super().__init__(ranks.lines, request, time.monotonic())
         self._of = ranks
         self._group = ranks.group
-        self._terminal = terminal
+        self._config = config
         self._keep: bool = request["method"] == "keep"
         self.broken = ""
         self._debugger: int | None = None  # the rank that may have the terminal
+        self._lent: Lent | None = None
         self._patient_until = 0.0
         self._gone_by: float | None = None
         self._ending = False
         self._stacks: list[Told] = []
-        self._came: Told = {"timeout": False, "lingered": False, "left": [], "stopped": False}
         self._group_is_over = False
 
     def _begin(self) -> None:
         self._select.register(self._of.over, selectors.EVENT_READ, self._over)
-        self._select.register(self._of.source, selectors.EVENT_READ, self._let_in)
-        self._select.register(self._line, selectors.EVENT_READ, self._hear_pytest)
+        self._select.register(self._of.door, selectors.EVENT_READ, self._let_in)
 
     def _is_over(self) -> bool:
         """Whether the group has ended; or of ranks that are kept, all are done with the test."""
@@ -80,20 +75,6 @@ class GroupTalk(Conversation):
         for rank in self._of.let_in():
             self._listen_to(rank)
 
-    def _hear_pytest(self) -> None:
-        messages, open_ = self._line.arrived()
-        if not open_:
-            self._select.unregister(self._line)
-        if open_ and messages == [YOURS] and self._debugger is not None:
-            self._reply(self._debugger, True, self._terminal)
-        elif messages or not open_:
-            self._came["stopped"] = True
-            if open_ and not self._ending:
-                self._kill()
-            else:  # nobody is there to be told where the ranks were
-                self._paused = self._ending = True
-                self._group.kill(wait=False)
-
     def _take(self, rank: int, kind: str, value: Any) -> None:
         super()._take(rank, kind, value)
         if kind == "failed":
@@ -103,7 +84,7 @@ class GroupTalk(Conversation):
                 threads = any(told["threads"] for told in self._ranks)
                 self._gone_by = time.monotonic() + (LINGER_FOR_THREADS if threads else LINGER)
                 self._deadline = self._end_others_at = None
-                self._note_orphans(rank)
+                self._note_orphans()
             self._reply(rank, None)  # so the last rank, and all below, is there until now
         elif kind == "terminal":
             self._lend_terminal(rank)
@@ -112,30 +93,32 @@ class GroupTalk(Conversation):
             self._deadline = self._end_others_at = None  # what was debugged has had its time
             self._end_others_in(self.PATIENCE)
             self._patient_until = time.monotonic() + MORE_PATIENCE
-            self._line.send(("debugged", rank))
+            self._take_terminal_back()
 
     def _lend_terminal(self, rank: int) -> None:
-        """Give the terminal to the first rank that asks for it, when pytest has let go of it."""
-        if self._ending or self._debugger not in (None, rank) or not self._terminal:
+        """Give the terminal to the first rank that asks for it."""
+        if self._ending or self._debugger not in (None, rank):
             self._reply(rank, False)
             return
         self._debugger = rank
         self._paused = True
-        self._line.send(("debug", self._group.pids().get(rank, 0)))
+        self._lent = self._lent or Lent(self._config, self._of.pids[rank])
+        self._reply(rank, True, (0, 1, 2))
 
-    def _note_orphans(self, rank: int) -> None:
+    def _take_terminal_back(self) -> None:
+        lent, self._lent = self._lent, None
+        if lent is not None:
+            lent.take_back()
+
+    def _note_orphans(self) -> None:
         """Name the processes that ranks have put into the background: nothing may be left.
 
-        They are children of the agent then, as `rank` is, which is still there. A rank says itself
-        who it is: it may have run its test before the group has heard of its start.
+        They are children of the agent then. The last rank is still there.
         """
-        server = processes.parent_of(self._ranks[rank]["pid"])
-        if not server:
-            return
-        known: set[int] = set()
+        known = {*self._of.pids.values()}
         for told in self._ranks:  # what is to end with a rank may take a little longer than it
-            known.update((told["pid"], *told["helpers"]))
-        self._came["left"] += processes.left_behind(server, known)
+            known.update(told["helpers"])
+        self._came["left"] += processes.left_behind(self._of.link.server.pid, known)
 
     # -- what is done
 
@@ -162,9 +145,8 @@ class GroupTalk(Conversation):
 
     def _others_compute(self) -> bool:
         """Whether a rank that is not done is on its way: on a busy machine that takes longer."""
-        pids = self._group.pids()
-        undone = [rank for rank, told in enumerate(self._ranks) if not told["done"]]
-        return any(processes.state_of(pids.get(rank, 0)) in ("R", "D") for rank in undone)
+        undone = [pid for rank, pid in self._of.pids.items() if not self._ranks[rank]["done"]]
+        return any(processes.state_of(pid) in ("R", "D") for pid in undone)
 
     def _kill(self) -> None:
         self._note_places()
@@ -178,9 +160,24 @@ class GroupTalk(Conversation):
         except ProcessionError:
             self._stacks = []
 
+    def interrupted(self) -> str:
+        """End the ranks in the middle of their test; says where they were."""
+        if not self._ending:
+            self._note_places()
+        self._group.kill()
+        self._take_terminal_back()
+        return format_stacks(noted(self._stacks, self._ranks))
+
     # -- what came of it
 
-    def _result(self) -> Told:
+    def _conclude(self) -> None:
+        self._take_terminal_back()
+        lost: str = self._of.link.lost
+        if lost:
+            self.broken = lost
+            said = "somebody has ended the process that ranks are forked from"
+            self._came = {"fault": said}
+            return
         if self._group_is_over:
             self._let_in()
             for rank in list(self._lines):
@@ -189,7 +186,7 @@ class GroupTalk(Conversation):
         if end is not None:
             stacks = self._stacks or self._group.driver.stacks_of_failure()
             stacks = noted(stacks, self._ranks)
-            if stacks and (came["timeout"] or came["lingered"] or came["stopped"]):
+            if stacks and (came["timeout"] or came["lingered"]):
                 came["stacks"] = format_stacks(stacks)
             for each in end.failures:
                 told = self._ranks[each.rank]
@@ -199,17 +196,15 @@ class GroupTalk(Conversation):
                 told["crashed_at"] = each.happened_at
             for rank, told in enumerate(self._ranks):
                 if not told["done"]:
-                    told["output"] = self._of.output_of(rank)
+                    told["output"] = captured(self._of.files, rank)
             silent = [told for told in self._ranks if "silent_at" in told]
             known = end.failures or any(told["failed_at"] for told in self._ranks)
-            if silent and not (known or came["timeout"] or came["stopped"]):
+            if silent and not (known or came["timeout"]):
                 told = min(silent, key=_silent_at)
                 told["crash"] = "lost its line to the launcher of the test"
                 told["crashed_at"] = told["silent_at"]
-        came["ranks"] = self._ranks
         if self._keep:
             self.broken = came["renewed"] = self._why_broken()
-        return came
 
     def _why_broken(self) -> str:
         """Say why no other test may run in these ranks, "" if one may."""

@@ -1,4 +1,4 @@
-"""A rank: it runs one test with pytest's own protocol, and reports the outcome to the template.
+"""A rank: it runs one test with pytest's own protocol, and reports the outcome to pytest's process.
 
 Theory of operation. The process is a fork of one that has collected and run nothing, so pytest's
 session, its plugins and the item are in memory. What belongs to one process is made anew (`renew`);
@@ -14,95 +14,97 @@ import pickle
 import sys
 import time
 import traceback
+from functools import partial
 
 import pytest
 
-from procession.pytest import fixtures, processes, renew, subtests
-from procession.pytest.talk import Rank, introduced
+from procession.pytest import fixtures, processes, renew, sharedfixtures, subtests
+from procession.pytest.meeting import joined
+from procession.pytest.talk import Rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator
     from typing import Any
 
-    from procession.pytest.wire import Line
+    from procession.pytest.talk import Line
 
 
-def run(session: Any, knock: int, files: str, private: Sequence[tuple[int, int]] = ()) -> None:
-    """Be a rank: run the test that the template names; if ranks are kept, until it names none.
-
-    knock: the descriptor of the door. files: the directory for what ranks write. private: inherited
-    sockets by which others talk to each other, and their inodes.
-    """
-    line = introduced(knock)
-    _close_those(private)
-    begin(session.config, files)
-    request, kept = next_request(line), False
-    while request is not None:
-        rank = Rank(request, line)
-        kept = rank.kept
-        following = None if request["next"] is None else session.items[request["next"]]
-        with Telling(rank, last=following is None):
-            run_item(session.items[request["item"]], rank, request, following)
-        request = next_request(line) if kept else None
-    if kept:
-        session._setupstate.teardown_exact(None)
-        fixtures.end_process_group()
+DOOR = "PROCESSION_PYTEST_DOOR"  # the variable by which a rank finds who hears it
 
 
-def _close_those(sockets: Sequence[tuple[int, int]]) -> None:
-    """Close sockets that are still there; something else may have the number by now.
+class Program:
+    """What an agent that is a fork of the spare runs. session: pytest's, which has collected."""
 
-    The number is kept, and leads to standard input: objects that this process has inherited close
-    it when they are collected.
-    """
-    for fd, inode in sockets:
-        try:
-            if os.fstat(fd).st_ino == inode:
-                os.dup2(0, fd, inheritable=False)
-        except OSError:
-            pass  # it is closed
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._streams = tuple(map(os.dup, (1, 2)))  # an agent has none
+
+    def __call__(self) -> None:
+        """Be a rank: run the test that it is asked for; if ranks are kept, all that it is."""
+        session, line = self._session, introduced()
+        request = next_request(line)
+        if request is None:
+            return
+        begin(session.config, request["files"])
+        kept = request["method"] == "keep"
+        while request is not None:
+            rank = Rank(request, line)
+            run_item(session, rank, request)
+            tell_done(rank, last=request["next"] is None)
+            request = next_request(line) if kept else None
+        if kept:
+            session._setupstate.teardown_exact(None)
+            fixtures.end_process_group()
+
+    def share(self, item: int, tell: Callable[[str, str], None]) -> None:
+        """Make the shared fixtures of a test, in an agent; ranks are forks of what is there then.
+
+        tell: reports to pytest's process; see `agent.protocol`.
+        """
+        here = os.getpid()
+        for fd, number in zip(self._streams, (1, 2), strict=True):
+            os.dup2(fd, number)
+        renew.one_thread()
+        sharedfixtures.make_for(self._session.items[item], partial(tell, "sharing"))
+        renew.one_thread()  # a fixture may have imported torch
+        if os.getpid() != here:
+            os._exit(1)  # a child that a fixture has forked has come out of it
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        tell("shared", "")
+
+
+def introduced() -> Line:
+    """Come as a rank to who hears its test."""
+    return joined(os.environ.pop(DOOR), int(os.environ["RANK"]))
 
 
 def next_request(line: Line) -> dict[str, Any] | None:
-    """Wait for what the template wants to have run; None if that is nothing, or it is gone."""
+    """Wait for what is to be run; None if that is nothing, or nobody is there."""
     try:
         return line.receive()
-    except (EOFError, OSError):
+    except OSError:
         return None
 
 
-class Telling:
-    """Reports at its end that the test is over, and what is left of it.
-
-    last: this process runs no other test.
-    """
-
-    def __init__(self, rank: Rank, last: bool = True) -> None:
-        self._rank = rank
-        self._last = last
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, *_: object) -> None:
-        renew.save_measures(go_on=not self._last)
-        helpers = processes.helpers()
-        left = processes.left_behind(os.getpid(), helpers)
-        threads = processes.going_on()
-        own = {"pid": os.getpid(), "left": left, "helpers": helpers, "threads": threads}
-        self._rank.tell_done(own)
+def tell_done(rank: Rank, last: bool = True) -> None:
+    """Report that the test is over, and what is left of it. last: this process runs no other."""
+    renew.save_measures(go_on=not last)
+    helpers = processes.helpers()
+    left = processes.left_behind(os.getpid(), helpers)
+    threads = processes.going_on()
+    rank.tell_done({"left": left, "helpers": helpers, "threads": threads})
 
 
 def begin(config: Any, files: str) -> None:
-    """Make this process a rank's own, before its first test. files: as for `run`."""
+    """Make this process a rank's own, before its first test. files: the directory of its output."""
     renew.process(config, files, int(os.environ["RANK"]))
-    fixtures.store_file = os.path.join(files, "store")
     if "PYTHONBREAKPOINT" not in os.environ:
         sys.breakpointhook = _no_terminal
     debugger = config.pluginmanager.get_plugin("pdbinvoke")
     if debugger is not None:
-        from procession.pytest.postmortem import PostMortem
+        from procession.pytest.debugging import PostMortem
 
         config.pluginmanager.unregister(debugger)
         config.pluginmanager.register(PostMortem(debugger), "pdbinvoke")
@@ -113,14 +115,11 @@ def _no_terminal(*_: Any, **__: Any) -> None:
     raise RuntimeError("breakpoint() in a rank has no terminal; pytest --pdb debugs what fails")
 
 
-def run_item(item: Any, rank: Rank, request: dict[str, Any], following: Any = None) -> None:
-    """Run one item, and report its outcome. following: the next one in this process."""
+def run_item(session: Any, rank: Rank, request: dict[str, Any]) -> None:
+    """Run the item that is asked for, and report its outcome."""
+    item = session.items[request["item"]]
+    following = None if request["next"] is None else session.items[request["next"]]
     renew.use_directory(item.config, request["tmp"])
-    run_here(item, rank, following)
-
-
-def run_here(item: Any, rank: Rank, following: Any) -> None:
-    """Run one item in this process, and report its outcome."""
     fixtures.ours = rank
     report_here(item.config)
     _reporter.begin(item, rank, following)
@@ -139,13 +138,13 @@ def run_here(item: Any, rank: Rank, following: Any) -> None:
 
 
 def prepare(config: Any) -> None:
-    """Do in a template what each of its ranks would have to do otherwise."""
+    """Do in the spare what each rank would have to do otherwise."""
     report_here(config)
     renew.prepare(config)
 
 
 def report_here(config: Any) -> None:
-    """Have the tests of this process, and of what is forked from it, report to a template."""
+    """Have the tests of this process, and of what is forked from it, report as a rank does."""
     manager = config.pluginmanager
     before = manager.get_plugin("ranks")
     if before is _reporter:
@@ -160,6 +159,7 @@ def report_no_more(config: Any) -> None:
     plugins = config.pluginmanager
     if plugins.get_plugin("ranks") is _reporter:
         plugins.unregister(_reporter)
+    fixtures.ours = None
 
 
 class _Reporter:
@@ -244,7 +244,7 @@ class _Reporter:
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self) -> bool:
-        """Leave time limits to the template, which knows where all ranks are."""
+        """Leave time limits to who knows where all ranks are."""
         return True
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)

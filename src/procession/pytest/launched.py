@@ -30,16 +30,14 @@ from _pytest.runner import SetupState, runtestprotocol
 
 from procession.explain.stacks.merge import format as format_stacks
 from procession.explain.stacks.text import Stack
-from procession.pytest import fixtures, inrank, renew
+from procession.pytest import inrank, renew
 from procession.pytest.conversation import Conversation
 from procession.pytest.marks import asked_of, count_of
-from procession.pytest.meeting import NotTogether, gathered, joined
+from procession.pytest.meeting import ALL_THERE, NotTogether, door_of, gathered, joined
 from procession.pytest.place import of_this_process
-from procession.pytest.ranks import output_of
 from procession.pytest.reporting import Reporting
 from procession.pytest.stackframes import frames_of, noted, of_processes
-from procession.pytest.talk import Rank
-from procession.pytest.wire import pair
+from procession.pytest.talk import Rank, pair
 from procession.values.figures import format_ranks
 from procession.worker import stackfile
 
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.pytest.place import Place
-    from procession.pytest.wire import Line
+    from procession.pytest.talk import Line
 
     Told = dict[str, Any]
     GiveUp = Callable[[Told, list[int], str], None]
@@ -91,7 +89,7 @@ class Other:
         stackfile.offer()  # the launcher may be one that knows nothing of it
         renew.silence(self._config)
         try:
-            self._line = joined(self._place)
+            self._line = joined(door_of(self._place), self._place.number, ALL_THERE)
         except NotTogether as e:
             raise pytest.UsageError(f"--ranks-from-environment: {e}") from None
 
@@ -114,7 +112,9 @@ class Other:
         session.items[:] = [names[name] for name in begun["names"]]
         try:
             while (request := inrank.next_request(self._line)) is not None:
-                run_one(session, Rank(request, self._line, self._place.number), request)
+                rank = Rank(request, self._line, self._place.number)
+                inrank.run_item(session, rank, request)
+                rank.tell("done", {})
         finally:
             self._config._tmp_path_factory = own_directory
         return True
@@ -146,17 +146,6 @@ class Other:
         if self._line is not None:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._line.close()
-
-
-def run_one(session: Any, rank: Rank, request: Told) -> None:
-    """Run a test in this rank, and say that it is done."""
-    following = None if request["next"] is None else session.items[request["next"]]
-    fixtures.store_file = request["store"]
-    try:
-        inrank.run_item(session.items[request["item"]], rank, request, following)
-    finally:
-        fixtures.ours = None
-    rank.tell("done", {})
 
 
 class First(Reporting):
@@ -213,7 +202,7 @@ class First(Reporting):
         for rank, line in self._lines.items():
             try:
                 odd = {*line.receive()} ^ {*names}
-            except (EOFError, OSError):
+            except OSError:
                 pytest.exit(f"rank {rank} has ended", returncode=1)
             if odd:
                 said = f"rank {rank} and rank 0 have not the same tests: {min(odd)}"
@@ -271,10 +260,12 @@ class First(Reporting):
         hearing.start()
         for rank in range(1, members):
             lines[rank].send_if_there(request)
+        rank = Rank(request, self._own, 0)
         try:
-            run_one(item.session, Rank(request, self._own, 0), request)
+            inrank.run_item(item.session, rank, request)
         finally:
             self._report_again()
+        rank.tell("done", {})
         hearing.join()
         lost = [f"rank {rank} has ended" for rank in range(members) if rank not in lines]
         self._why_over = "; ".join(filter(None, (self._why_over, *lost)))
@@ -305,7 +296,7 @@ class First(Reporting):
                     came["ranks"][0]["output"] = found
             for rank in undone:
                 if rank:
-                    came["ranks"][rank]["output"] = output_of(self._base, rank)
+                    came["ranks"][rank]["output"] = renew.captured(self._base, rank)
             for told in came["ranks"]:  # the session ends anyway
                 ends = ("interrupt", "exit")
                 told["reports"] = [r for r in told["reports"] if not any(e in r for e in ends)]
@@ -387,24 +378,18 @@ class SessionTalk(Conversation):
     def _end(self, timeout: bool = False) -> None:
         undone = [rank for rank in range(self._size) if not self._is_done(rank)]
         said = "had not ended in time" if timeout else self._said
-        self._give_up(self._told(timeout), undone, f"{format_ranks(undone)} {said}")
+        self._note_lost()
+        came = {**self._came, "timeout": timeout, "took": time.monotonic() - self._began}
+        self._give_up(came, undone, f"{format_ranks(undone)} {said}")
 
-    def _told(self, timeout: bool = False) -> Told:
+    def _note_lost(self) -> None:
+        self._came["here"] = 0
         for told in self._ranks:
             if "silent_at" in told:
                 told.update(crash="has ended", crashed_at=told["silent_at"])
-        took = time.monotonic() - self._began
-        return {
-            "ranks": self._ranks,
-            "here": 0,
-            "timeout": timeout,
-            "lingered": False,
-            "left": [],
-            "took": took,
-        }
 
-    def _result(self) -> Told:
-        came = self._told()
+    def _conclude(self) -> None:
+        self._note_lost()
         stacks = [
             Stack(rank, None, frames=tuple(map(tuple, said["at"]))).as_dict()
             for rank, told in enumerate(self._ranks)
@@ -412,8 +397,7 @@ class SessionTalk(Conversation):
             if "interrupt" in said
         ]
         if stacks:
-            came["stacks"] = format_stacks(noted(stacks, self._ranks))
-        return came
+            self._came["stacks"] = format_stacks(noted(stacks, self._ranks))
 
 
 def _own_stack() -> dict[str, Any]:

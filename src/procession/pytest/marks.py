@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,12 +62,8 @@ class Asked:
 
 def seconds_of(value: Any, name: str) -> float:
     """Check a time limit. name: who gave it. Raises ValueError; so also for nan and infinity."""
-    if type(value) in (int, float) and value >= 0:
-        try:
-            if math.isfinite(value):
-                return float(value)
-        except OverflowError:
-            raise ValueError(f"{name} must be seconds, 0 for no limit: this is too many") from None
+    if type(value) in (int, float) and 0 <= value <= sys.float_info.max:
+        return float(value)
     raise ValueError(f"{name} must be seconds, 0 for no limit, not {value!r}")
 
 

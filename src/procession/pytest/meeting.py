@@ -1,17 +1,18 @@
-"""Where the ranks of a session that a launcher has started meet: they connect to rank 0.
+"""Where ranks come to the process that hears them: pytest's, or rank 0 of a launcher's ranks.
 
-Rank 0 listens at an abstract socket, so that no file is left. Its name is made of variables that
-the launcher gives to all ranks. Only processes of the same user may connect.
+It listens at an abstract socket, so that no file is left. Only processes of the same user may come.
+A rank gives its own end a name that ends with its number.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import select
 import socket
 import time
 
-from procession.pytest.wire import Line
+from procession.pytest.talk import Line
 from procession.system.identity import peer_of
 
 TYPE_CHECKING = False
@@ -26,28 +27,62 @@ class NotTogether(Exception):
     """The ranks do not come together."""
 
 
-def _address(place: Place) -> str:
-    digest = hashlib.sha256(place.name.encode()).hexdigest()[:32]
-    return f"\0procession-pytest-{os.getuid()}-{digest}"
+class Door:
+    """Where ranks come in. name: of the socket. most: ranks that may come. Raises OSError."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._sock = socket.socket(socket.AF_UNIX)
+        try:
+            self._sock.bind(f"\0{name}")
+            self._sock.listen(most)
+        except BaseException:
+            self.close()
+            raise
+        self._sock.setblocking(False)
+
+    def fileno(self) -> int:
+        """Give the descriptor that is readable when a rank has come."""
+        return self._sock.fileno()
+
+    def let_in(self) -> tuple[int, int, Line] | None:
+        """Give number, pid and line of a rank that has come, None if none has."""
+        while True:
+            try:
+                peer, name = self._sock.accept()
+            except BlockingIOError:
+                return None
+            pid, uid = peer_of(peer)
+            if uid == os.getuid():
+                return int(name.rpartition(b"/")[2]), pid, Line(peer)
+            peer.close()
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self._sock.close()
 
 
-def joined(place: Place) -> Line:
-    """Join the others as a rank that is not rank 0. Raises NotTogether."""
-    deadline = time.monotonic() + ALL_THERE
+def joined(name: str, number: int, seconds: float = 0.0) -> Line:
+    """Come to a door as a rank. seconds: until it must be there. Raises NotTogether."""
+    deadline = time.monotonic() + seconds
     while True:
         peer = socket.socket(socket.AF_UNIX)
         try:
-            peer.connect(_address(place))
+            peer.bind(f"\0{name}/{number}")
+            peer.connect(f"\0{name}")
             if peer_of(peer)[1] == os.getuid():
-                line = Line(peer)
-                line.send(place.number)
-                return line
+                return Line(peer)
         except OSError:
             pass
         peer.close()
-        if time.monotonic() > deadline:
-            raise NotTogether(f"rank 0 has not been there for {ALL_THERE:g} s")
+        if time.monotonic() >= deadline:
+            raise NotTogether(f"nobody has heard the ranks for {seconds:g} s")
         time.sleep(PAUSE)
+
+
+def door_of(place: Place) -> str:
+    """Name the door of ranks that a launcher has started."""
+    digest = hashlib.sha256(place.name.encode()).hexdigest()[:32]
+    return f"procession-pytest-{os.getuid()}-{digest}"
 
 
 def gathered(place: Place) -> tuple[dict[int, Line], dict[int, int]]:
@@ -55,26 +90,19 @@ def gathered(place: Place) -> tuple[dict[int, Line], dict[int, int]]:
     lines: dict[int, Line] = {}
     pids: dict[int, int] = {}
     deadline = time.monotonic() + ALL_THERE
-    with socket.socket(socket.AF_UNIX) as door:
-        try:
-            door.bind(_address(place))
-        except OSError as e:
-            raise NotTogether(f"somebody else is rank 0 of the same run: {e}") from None
-        door.listen(place.size)
+    try:
+        door = Door(door_of(place), place.size)
+    except OSError as e:
+        raise NotTogether(f"somebody else is rank 0 of the same run: {e}") from None
+    try:
         while len(lines) < place.size - 1:
-            door.settimeout(max(0.1, deadline - time.monotonic()))
-            try:
-                peer, _ = door.accept()
-            except TimeoutError:
+            if not select.select([door], [], [], max(0.1, deadline - time.monotonic()))[0]:
                 raise NotTogether(
                     f"{len(lines) + 1} of {place.size} ranks came within {ALL_THERE:g} s"
-                ) from None
-            peer.settimeout(None)
-            pid, uid = peer_of(peer)
-            if uid != os.getuid():
-                peer.close()
-                continue
-            line = Line(peer)
-            number = line.receive()
-            lines[number], pids[number] = line, pid
+                )
+            while came := door.let_in():
+                number, pid, line = came
+                lines[number], pids[number] = line, pid
+    finally:
+        door.close()
     return lines, pids

@@ -1,30 +1,51 @@
-"""pytest's own process: it has a template run each test with ranks, and reports what came of it."""
+"""pytest's own process: it launches a group for each test in ranks, and reports what came of it.
+
+Theory of operation. It is a launcher like any other: each test is a group (`procession.group`),
+whose ranks are forks of an agent, which is a fork of the spare (`spare`). The agent is kept from
+test to test, and made anew only when it was lost. Ranks that are kept for several tests have one of
+their own. Ranks talk to this process while they run (`grouptalk`): what each phase of the test came
+to, as soon as it has; the values of `gather`. A rank that fails its test says so and goes on to its
+teardown; the others have some time to come to their own end, then it is noted where they are, and
+they are ended. A rank that ends otherwise (a signal, `os._exit`) is a failure of its group, as
+anywhere in procession.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
+import secrets
+import select
 
 import pytest
 
-from procession.pytest import spawned, subtests, terminal
-from procession.pytest.grouptalk import YOURS
-from procession.pytest.keeping import Keeping
+from procession.agent import pool
+from procession.explain.report import what_happened
+from procession.pytest import fresh, sharedfixtures, spawned, subtests
+from procession.pytest.debugging import NotForRanks
+from procession.pytest.grouptalk import LINGER, GroupTalk
+from procession.pytest.inrank import DOOR
+from procession.pytest.keeping import following, key_of
 from procession.pytest.marks import Asked
-from procession.pytest.passing import warn
-from procession.pytest.reporting import RanksFailed, Reporting
+from procession.pytest.processes import state_of
+from procession.pytest.ranks import Ranks
+from procession.pytest.reporting import RanksFailed, Reporting, warn
 from procession.pytest.slots import slots_of
-from procession.pytest.stem import Stem
-from procession.pytest.template import LEAVE
-from procession.pytest.wire import Line
+from procession.pytest.spare import Spare
+from procession.values.errors import GroupFailed, ProcessionError
+from procession.values.policy import Hang, Logs, Stop
+from procession.values.spec import make_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from procession.agent.client import Agent
+
     Told = dict[str, Any]
 
-ENDING = 30.0  # seconds that a template may take to end the ranks of a test, beyond its time limit
+GRACE = 1.0  # seconds from SIGTERM to SIGKILL, for ranks that are ended
+LOOK = 2.0  # seconds between two looks whether somebody has stopped an agent
+PATIENCE_WITH_KEPT = 10.0  # seconds that these have to tear down what their tests share
 
 
 class Parent(Reporting):
@@ -33,22 +54,23 @@ class Parent(Reporting):
     def __init__(self, session: Any) -> None:
         super().__init__(session.config)
         marked = self._note_items(session)
-        self._keeping = Keeping(session, marked)
-        self._line: Line | None = None
-        self._files = ""  # the template's directory
-        self._making = ""  # the shared fixture that is being made
+        self._owner = os.getpid()
+        # What ranks have, whatever tests without ranks have changed here.
+        self._variables, self._directory = dict(os.environ), os.getcwd()
+        self._agent: Agent | None = None  # what ranks of one test are forked from
+        self._kept: Ranks | None = None
+        self._after: Any = None  # the test that pytest runs next
         self._slots = slots_of(session.config)
-        self._terminal = terminal.descriptors(session.config)
         for item in marked:
             _ = item.location  # pytest keeps it; otherwise each rank would have to find it
-        self._stem = Stem(session, tuple(self._terminal))
+        self._spare: Spare | None = Spare(session)
         debugger = self._config.pluginmanager.get_plugin("pdbinvoke")
         if debugger is not None:
             self._config.pluginmanager.unregister(debugger)
-            mine = terminal.NotForRanks(debugger, RanksFailed)
+            mine = NotForRanks(debugger, RanksFailed)
             self._config.pluginmanager.register(mine, "pdbinvoke")
         if self._config.getoption("--ranks-template"):
-            spawned.begin(self._stem.process)
+            spawned.begin(self._spare.process)
         for item in marked:
             self._stand_in(item, self._came)
 
@@ -64,13 +86,15 @@ class Parent(Reporting):
                 )
                 self._warn(item, said)
         try:
-            came = self._answered(request, item.nodeid)
+            came = self._run_in_ranks(item, request)
+        except GroupFailed as e:
+            return {"fault": str(e)}
+        except (ProcessionError, OSError) as e:
+            return {"fault": f"the ranks could not be started: {e}"}
         finally:
             if self._slots is not None:
                 self._slots.give_back()
         if "ranks" in came:
-            if came["note"]:
-                self._warn(item, came["note"])
             subtests.report(item, came)
         return came
 
@@ -80,95 +104,147 @@ class Parent(Reporting):
 
     def _request(self, item: Any, asked: Asked) -> Told:
         request = super()._request(item, asked)
-        key = self._keeping.key_of(item, asked, request["nproc"])
-        return {**request, "keep": key, "next": self._keeping.after(item)}
+        key = key_of(item)
+        files = f"{request['tmp']}-files"
+        return {
+            **request,
+            "files": files,
+            "store": os.path.join(files, "store"),
+            "keep": key,
+            "next": None if key is None else following(key, item.session, self._after),
+        }
 
-    def _answered(self, request: Told, test: str) -> Told:
-        """Have the template run a test; gives what came of it. test: its name."""
-        self._making = ""
+    def _run_in_ranks(self, item: Any, request: Told) -> Told:
+        """Have ranks run a test; gives what came of it."""
+        kept = request["method"] == "keep"
+        ranks = self._kept_for(item, request) if kept else self._started(item, request)
+        talk = GroupTalk(ranks, request, self._config)
+        talk.broken = "unknown"
         try:
-            return self._exchanged(request)
-        except (EOFError, OSError):
-            self._drop()
-            if self._files:
-                shutil.rmtree(self._files, ignore_errors=True)  # it was killed, perhaps
-                self._files = ""
+            ranks.run(request)
+            came = talk.held()
+            if "fault" not in came:
+                ranks.group.wait_started()
+            return came
+        except GroupFailed:
+            raise
         except BaseException as e:
-            self._stop(test)
+            self._interrupted = (item.nodeid, talk.interrupted())
             if isinstance(e, KeyboardInterrupt) and self._config.getoption("usepdb"):
                 # There is nothing to be debugged in this process, which only waits.
                 raise pytest.exit.Exception("Interrupted", pytest.ExitCode.INTERRUPTED) from None
             raise
-        what = "somebody has ended or stopped"
-        if self._making:
-            what = f"the shared fixture {self._making} has ended"
-        return {"fault": f"{what} the process that ranks are forked from"}
-
-    def _exchanged(self, request: Told) -> Told:
-        """Talk with the template until it says what came of a test. Raises EOFError, OSError."""
-        lent: terminal.Lent | None = None
-        try:
-            if self._line is None:
-                self._line = self._stem.template()
-            line = self._line
-            line.send(request)
-            while True:
-                kind, value = line.receive()
-                if kind == "came":
-                    return value
-                if kind == "making":
-                    self._making = value
-                elif kind == "ready":
-                    pid, self._files = value
-                    line.ends_with(pid)
-                elif kind == "debug":
-                    lent = terminal.Lent(self._terminal, value)
-                    line.send(YOURS)
-                elif lent is not None:
-                    lent.take_back()
-                    lent = None
         finally:
-            if lent is not None:
-                lent.take_back()
+            if not kept:
+                ranks.close()
+            elif talk.broken or request["next"] is None:
+                self._end_kept(by_themselves=not talk.broken)
 
-    def _drop(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+    def _started(self, item: Any, request: Told, key: Any = None) -> Ranks:
+        """Start ranks that wait for a test: `key` says for which ones, if they are kept."""
+        server: Agent | None = None
+        function: Any = _nothing
+        args: tuple[Any, ...] = ()
+        method = request["method"]
+        if method == "spawn":
+            function = fresh.run
+            # Of a file outside the root directory, the name of a test does not have the path.
+            where = f"{item.path}::{item.nodeid.partition('::')[2]}"
+            args = (fresh.options_of(item.config), where, item.nodeid)
+        else:
+            server = self._agent_for(item, request["item"], kept=method == "keep")
+        door = f"procession-pytest-{secrets.token_hex(16)}"
+        changed = dict(self._variables.items() ^ os.environ.items())
+        spec = make_spec(
+            function,
+            nproc=request["nproc"],
+            args=args,
+            env={**{name: self._variables.get(name) for name in changed}, DOOR: door},
+            cwd=self._directory,
+            name=_line(key[0] if key is not None else request["name"]),
+            start_method="spawn" if method == "spawn" else "fork",
+            stop=Stop(grace=GRACE, patience=GroupTalk.PATIENCE, linger=LINGER),
+            hang=Hang(start=60.0),
+            logs=Logs() if self._config.getoption("capture") == "no" else Logs(ranks=()),
+        )
+        return Ranks(spec, door, request["files"], server, key)
 
-    def _stop(self, test: str) -> None:
-        """Have the ranks of a test ended, and wait until they are."""
-        came = self._exchange("stop")
-        if self._making and self._line is not None:
-            self._interrupted = (test, f"the shared fixture {self._making} was being made")
-            self._line.kill()  # it cannot hear us
-        elif "stacks" in came:
-            self._interrupted = (test, came["stacks"])
-        self._drop()
+    # -- what ranks come from
 
-    def _exchange(self, message: str) -> Told:
-        """Say something to the template; gives what came of it, if it is there and can hear."""
-        if self._line is None:
-            return {}
-        self._line.sock.settimeout(ENDING)
+    def _agent_for(self, item: Any, number: int, *, kept: bool) -> Agent:
+        """Give an agent that has made the shared fixtures of a test. number: of that test.
+
+        kept: it is for ranks that are kept.
+        """
+        agent, needed = None if kept else self._agent, bool(sharedfixtures.needed_by(item))
+        if agent is None or agent.lost:
+            assert self._spare is not None
+            agent, needed = self._spare.agent(), True
+        if not kept:
+            self._agent = agent
+        if needed:
+            self._share(agent, item, number)
+        return agent
+
+    def _share(self, agent: Agent, item: Any, number: int) -> None:
+        """Have an agent make shared fixtures. Raises ProcessionError if one has ended it."""
+        making = ""
+        poll = select.poll()
+        for fd in (agent.fileno(), agent.pidfd):
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
         try:
-            self._line.send(message)
-            while not self._making:
-                kind, value = self._line.receive()
-                if kind == "came":
-                    return value
-                if kind == "making":
-                    self._making = value
-        except (EOFError, OSError):
-            pass
-        return {}
+            agent.send(("share", number), [], [])
+            while not agent.lost:
+                ready = {fd for fd, _ in poll.poll(LOOK * 1000)}
+                if not ready and state_of(agent.pid) == "T":
+                    agent.wake()  # somebody has stopped it
+                for kind, name in _told_by(agent):
+                    making = name
+                    if kind == "shared":
+                        return
+                agent.lost = agent.lost or (agent.pidfd in ready and not agent.says_more)
+        except BaseException:
+            making = "".join(name for _, name in _told_by(agent)[-1:]) or making
+            if making:
+                self._interrupted = item.nodeid, f"the shared fixture {making} was being made"
+            agent.kill()
+            raise
+        pool.discard(agent)
+        what = f"the shared fixture {making}" if making else "somebody"
+        raise ProcessionError(f"{what} has ended the process that ranks are forked from")
+
+    # -- ranks that are kept
+
+    def _kept_for(self, item: Any, request: Told) -> Ranks:
+        """Give the ranks that run this test and others."""
+        kept = self._kept
+        if kept is not None and kept.key == request["keep"]:
+            if kept.are_well():
+                return kept
+            kept.are_over(PATIENCE_WITH_KEPT)
+            end = kept.group.end
+            why = "; ".join(what_happened(each) for each in end.failures) if end else ""
+            said = f"the ranks kept before were lost between two tests, these are new ({why})"
+            self._warn(item, said)
+        self._end_kept()
+        self._kept = self._started(item, request, request["keep"])
+        return self._kept
+
+    def _end_kept(self, by_themselves: bool = True) -> None:
+        """End the ranks that are kept, which then tear down what their tests have not."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            agent = kept.link.server
+            kept.close(PATIENCE_WITH_KEPT if by_themselves else 0.0)
+            pool.discard(agent)
 
     # -- hooks
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> None:
+    def pytest_runtest_protocol(self, nextitem: Any) -> None:
         """Take note of what follows."""
-        self._keeping.is_next(item, nextitem)
+        self._after = nextitem
 
     def pytest_exception_interact(self, call: Any) -> None:
         """Quit when a failure has been reported, if who debugged it has quit."""
@@ -186,10 +262,27 @@ class Parent(Reporting):
         self._close()
 
     def _close(self) -> None:
-        if self._keeping.any:
-            self._exchange(LEAVE)
-        self._drop()
+        if os.getpid() != self._owner:
+            return  # a test has forked this process
+        self._end_kept()
+        agent, self._agent = self._agent, None
+        if agent is not None:
+            pool.discard(agent)
         spawned.end()
-        self._stem.close()
-        while self._terminal:
-            os.close(self._terminal.pop())
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.close()
+
+
+def _told_by(agent: Agent) -> list[tuple[Any, ...]]:
+    """Take what an agent has told that makes shared fixtures."""
+    return [each for messages, _ in agent.receive() for each in messages]
+
+
+def _nothing() -> None:
+    """Stand for what the ranks of an agent call that has it in its memory."""
+
+
+def _line(name: str) -> str:
+    """Make of the name of a test one that a group may have."""
+    return "".join(c if c.isprintable() else "?" for c in name)

@@ -49,19 +49,10 @@ def described(pid: int) -> str:
 
 def state_of(pid: int) -> str:
     """Give the letter of a process's state, as `ps` shows it; "" if there is none."""
-    return _stat(pid)[0].decode()
-
-
-def parent_of(pid: int) -> int:
-    """Give the parent of a process, 0 if it is gone."""
-    return int(_stat(pid)[1])
-
-
-def _stat(pid: int) -> list[bytes]:
     try:
-        return process_fields(pid) or [b"", b"0"]
-    except OSError:
-        return [b"", b"0"]
+        return process_fields(pid)[0].decode()
+    except (OSError, IndexError):
+        return ""
 
 
 def _is_running(pid: int) -> bool:

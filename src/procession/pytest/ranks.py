@@ -1,80 +1,84 @@
-"""The ranks of a test, or of several tests, as a template holds them."""
+"""The ranks of a test, or of several tests, as pytest's process holds them."""
 
 from __future__ import annotations
 
 import os
 import select
+import shutil
 
+from procession.group.making import begin
 from procession.pytest import processes
-from procession.pytest.stackframes import without_runner
-from procession.pytest.wire import Line
+from procession.pytest.meeting import Door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Hashable
     from typing import Any
 
-    from procession.group.group import Group
-    from procession.pytest.source import Source
-
-
-def output_of(files: str, rank: int) -> list[tuple[str, str]]:
-    """Read what a rank had written that its report does not have. files: see `renew.process`."""
-    found: list[tuple[str, str]] = []
-    for stream in ("out", "err"):
-        try:
-            with open(os.path.join(files, f"{rank}.{stream}"), "rb") as f:
-                text = f.read().decode(errors="replace")
-        except OSError:
-            continue
-        if text:
-            found.append((f"Captured std{stream}", without_runner(text)))
-    return found
+    from procession.agent.client import Agent
+    from procession.pytest.talk import Line
+    from procession.values.spec import Spec
 
 
 class Ranks:
     """A group, and the lines to its ranks, which wait to be told what they are to run.
 
-    source: what they come from. key: of the tests that they may run. lines: to the ranks that have
-    knocked, by number.
+    door: the name of the socket where they come. files: the directory of what they write, which is
+    made. server: the agent that they come from; None for fresh interpreters. key: of the tests that
+    they may run. lines: to the ranks that are there, by number. pids: of those that have come.
+
+    Raises SpecError, StartFailed and OSError.
     """
 
-    def __init__(self, group: Group, source: Source, key: Hashable) -> None:
-        self.group = group
-        self.source = source
+    def __init__(
+        self, spec: Spec, door: str, files: str, server: Agent | None, key: Hashable
+    ) -> None:
+        self.files = files
         self.key = key
         self.lines: dict[int, Line] = {}
+        self.pids: dict[int, int] = {}
         self._request: Any = None
+        os.mkdir(files, 0o700)
+        try:
+            self.door = Door(door, spec.nproc)
+            try:
+                self.group = begin(spec, None, False, server)
+            except BaseException:
+                self.door.close()
+                raise
+        except BaseException:
+            shutil.rmtree(files, ignore_errors=True)
+            raise
         self.over, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # readable when the group is
 
         def wake_up() -> None:
             os.write(wake, b"!")  # a process that was forked since has this end, too
             os.close(wake)
 
-        group.when_over(wake_up)
+        self.group.when_over(wake_up)
+
+    @property
+    def link(self) -> Any:
+        """The link to the agent."""
+        driver: Any = self.group.driver
+        return driver.machine.link
 
     def let_in(self) -> list[int]:
-        """Take the lines of those who knock; gives their numbers."""
+        """Take the lines of those who come; gives their numbers."""
         found: list[int] = []
-        while True:
-            try:
-                rank, sock = self.source.knocked()
-            except BlockingIOError:
-                return found
-            self.lines[rank] = Line(sock)
+        while came := self.door.let_in():
+            rank, pid, line = came
+            self.lines[rank], self.pids[rank] = line, pid
             if self._request is not None:
-                self.lines[rank].send_if_there(self._request)
+                line.send_if_there(self._request)
             found.append(rank)
+        return found
 
     def run(self, request: Any) -> None:
         """Have them run a test: those that are there, and the others when they come."""
         self._request = request
         for line in self.lines.values():
             line.send_if_there(request)
-
-    def output_of(self, rank: int) -> list[tuple[str, str]]:
-        """Read what a rank had written that its report does not have."""
-        return output_of(self.source.files, rank)
 
     def are_well(self) -> bool:
         """Whether all of them live, and none is about to be ended."""
@@ -97,4 +101,6 @@ class Ranks:
             self.are_over(patience)
         with self.group:
             pass
+        self.door.close()
         os.close(self.over)
+        shutil.rmtree(self.files, ignore_errors=True)

@@ -7,6 +7,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from procession.pytest.stackframes import without_runner
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -29,6 +31,20 @@ def process(config: Any, files: str, rank: int) -> None:
         sys.modules["random"].setstate(_random_state)
     _measure()
     capture(config, files, rank)
+
+
+def captured(files: str, rank: int) -> list[tuple[str, str]]:
+    """Read what a rank had written that its report does not have. files: as for `capture`."""
+    found: list[tuple[str, str]] = []
+    for stream in ("out", "err"):
+        try:
+            with open(os.path.join(files, f"{rank}.{stream}"), "rb") as f:
+                text = f.read().decode(errors="replace")
+        except OSError:
+            continue
+        if text:
+            found.append((f"Captured std{stream}", without_runner(text)))
+    return found
 
 
 def capture(config: Any, files: str, rank: int) -> None:
@@ -85,7 +101,6 @@ def prepare(config: Any) -> None:
     """Do what all ranks have in common: in what they are forked from, or in a fresh interpreter."""
     silence(config)
     _common_directories(config)
-    one_thread()
 
 
 def one_thread() -> None:

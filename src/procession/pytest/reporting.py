@@ -9,14 +9,20 @@ and need not know of ranks. The report of the call gets what the ranks have to s
 
 from __future__ import annotations
 
+import pickle
+import warnings
 from functools import partial
 
 import pytest
+from _pytest._code.code import (
+    ExceptionChainRepr,
+    ReprEntryNative,
+    ReprFileLocation,
+    ReprTraceback,
+)
 
-from procession.pytest import words
 from procession.pytest.marks import asked_of, count_of, seconds_of, usual_limit
-from procession.pytest.passing import pass_on
-from procession.pytest.verdict import Verdict, merged
+from procession.pytest.verdict import Verdict, merged, place_of_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +51,7 @@ class Reporting:
         self._marked: set[Any] = set()
         self._limits: dict[Any, float] = {}
         self._verdicts: dict[Any, Verdict] = {}
-        self._quits: tuple[str, int | None] | None = None  # see `passing`
+        self._quits: tuple[str, int | None] | None = None  # see `_pass_on`
         self._interrupted: tuple[str, str] | None = None  # a test, and where its ranks were
         self._count = 0
 
@@ -104,7 +110,7 @@ class Reporting:
         self._quits = None
         came = ask(item)
         if "ranks" in came:
-            pass_on(self._config, came, item)
+            _pass_on(self._config, came, item)
             self._quits = came.get("quit")
             verdict = merged(came, came["limit"])
         elif "skipped" in came:
@@ -143,7 +149,7 @@ class Reporting:
             if verdict.certain and hasattr(report, "wasxfail"):
                 del report.wasxfail
                 report.outcome = "failed"
-            report.longrepr = words.longrepr_of(self._config, verdict)
+            report.longrepr = longrepr_of(self._config, verdict)
             report.when = verdict.when
         return report
 
@@ -163,7 +169,9 @@ class Reporting:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the ranks were when a test was interrupted."""
         if self._interrupted is not None:
-            words.write_places(terminalreporter, *self._interrupted)
+            test, stacks = self._interrupted
+            terminalreporter.section(f"where the ranks of {test} were", "_")
+            terminalreporter.write_line(stacks.strip())
 
 
 def _set_up(item: Any) -> None:
@@ -172,3 +180,80 @@ def _set_up(item: Any) -> None:
     if request:
         found = request._arg2fixturedefs
         request._get_active_fixturedef = lambda name: found[name][-1]  # pyright: ignore
+
+
+def _pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
+    """Let the session know what ranks want it to know; what `came["here"]` warned of, it knows.
+
+    A rank that ends the session after it has failed was told to by whoever debugged it: this is
+    only noted, in `came["quit"]`, for when the failure has been reported.
+    """
+    warned: set[str] = set()
+    for rank, told in enumerate(came["ranks"]):
+        for said in told["reports"]:
+            if "warning" in said:
+                body, words, filename, lineno, when, nodeid = said["warning"]
+                known = words + filename + str(lineno) in warned
+                warned.add(words + filename + str(lineno))
+                if not known and rank != came.get("here"):
+                    warn(config, _warning_of(body, words), filename, lineno, when, nodeid)
+            elif "exit" in said:
+                if place_of_failure(told) is None:
+                    pytest.exit(said["exit"], said["code"])
+                came["quit"] = (said["exit"], said["code"])
+            elif "interrupt" in said:
+                raise KeyboardInterrupt(said["interrupt"])
+    reports = [report for report in came["ranks"][0]["reports"] if "user_properties" in report]
+    if reports:
+        item.user_properties[:] = [tuple(each) for each in reports[-1]["user_properties"]]
+
+
+def _warning_of(body: bytes, words: str) -> Warning:
+    """Make the warning of a rank again. Its class may be one that cannot travel: then its words."""
+    try:
+        found = pickle.loads(body)
+    except Exception:
+        found = None
+    return found if isinstance(found, Warning) else UserWarning(words)
+
+
+def warn(config: Any, message: Warning, filename: str, lineno: int, when: str, nodeid: str) -> None:
+    """Let the session know of a warning."""
+    found = warnings.WarningMessage(message, type(message), filename, lineno)
+    config.hook.pytest_warning_recorded.call_historic(
+        kwargs={
+            "warning_message": found,
+            "when": when,
+            "nodeid": nodeid,
+            "location": None,
+        }
+    )
+
+
+def longrepr_of(config: Any, verdict: Verdict) -> Any:
+    """Give what pytest shows of a failure.
+
+    It is of the classes that pytest makes itself, so that it can travel between processes (xdist).
+    """
+    found: Any = None
+    if verdict.report is not None:
+        report = config.hook.pytest_report_from_serializable(
+            config=config, data=dict(verdict.report)
+        )
+        found = report.longrepr
+    if not hasattr(found, "chain"):
+        text = "" if found is None else f"\n{found}"
+        native = ReprTraceback([ReprEntryNative([f"{verdict.headline}{text}\n"])], None, "native")
+        found = ExceptionChainRepr([(native, ReprFileLocation("", 0, verdict.headline), None)])
+    else:
+        first = ReprEntryNative([f"{verdict.headline}\n"])
+        found.chain[0][0].reprentries.insert(0, first)
+    if found.reprcrash is not None:
+        found.reprcrash.message = verdict.headline
+    if verdict.others:
+        found.addsection(
+            "other ranks" if verdict.first is not None else "ranks", "\n".join(verdict.others)
+        )
+    if verdict.stacks:
+        found.addsection("where the ranks were", verdict.stacks.rstrip())
+    return found

@@ -1,8 +1,8 @@
 """`@procession.pytest.shared`: fixtures that are made once, in the process that ranks are forks of.
 
 Theory of operation. The decorator makes an ordinary fixture of session scope around the function,
-and marks it. Before the first test that needs it, the template (`template`) calls the function and
-keeps the value here; ranks are forked after that, and find it in their memory. In pytest's own
+and marks it. Before the first test that needs it, the agent calls the function and keeps the value
+here; ranks are forked after that, and find it in their memory. In pytest's own
 process, and in ranks that are fresh interpreters, nothing is kept, and the fixture calls the
 function.
 """
@@ -67,25 +67,26 @@ def _is_missing(definition: Any) -> bool:
     return function not in values and function not in failures
 
 
-def make_for(item: Any, tell: Callable[[str], None]) -> bool:
-    """Make the shared fixtures of a test; says whether there are more than before.
+def needed_by(item: Any) -> dict[str, Any]:
+    """Give the definitions of the shared fixtures of a test, by name."""
+    found = item._fixtureinfo.name2fixturedefs.items()
+    last = {name: definitions[-1] for name, definitions in found if definitions}
+    return {n: each for n, each in last.items() if hasattr(each.func, "procession_shared")}
 
-    tell: is called with the name of each before that is made, for it may end the process, and with
-    "" when all are.
+
+def make_for(item: Any, tell: Callable[[str], None]) -> None:
+    """Make the shared fixtures of a test that are missing.
+
+    tell: is called with the name of each before that is made, for it may end the process.
     """
-    before = len(values) + len(failures)
-    found = item._fixtureinfo.name2fixturedefs
-    by_name = {name: definitions[-1] for name, definitions in found.items() if definitions}
-    for definition in by_name.values():
-        if hasattr(definition.func, "procession_shared") and _is_missing(definition):
-            tell(definition.argname)
-            make(definition, by_name)
-    tell("")
-    if len(values) + len(failures) == before:
-        return False
-    gc.collect()
-    gc.freeze()  # a collection in a rank must not touch, and so copy, what all share
-    return True
+    by_name = needed_by(item)
+    missing = [each for each in by_name.values() if _is_missing(each)]
+    for definition in missing:
+        tell(definition.argname)
+        make(definition, by_name)
+    if missing:
+        gc.collect()
+        gc.freeze()  # a collection in a rank must not touch, and so copy, what all share
 
 
 def _called(name: str, function: Callable[..., Any], needed: dict[str, Any]) -> Any:
@@ -121,7 +122,7 @@ def _called(name: str, function: Callable[..., Any], needed: dict[str, Any]) -> 
 def make(definition: Any, by_name: dict[str, Any]) -> None:
     """Call what a shared fixture is of, and what it needs, where that is still to be done.
 
-    by_name: the fixture definitions of a test.
+    by_name: the definitions of the shared fixtures of a test.
     """
     __tracebackhide__ = True
     if not _is_missing(definition):
@@ -131,7 +132,7 @@ def make(definition: Any, by_name: dict[str, Any]) -> None:
         needed: dict[str, Any] = {}
         for name in definition.argnames:
             other = by_name.get(name)
-            if other is None or not hasattr(other.func, "procession_shared"):
+            if other is None:
                 raise TypeError(
                     f"the shared fixture {definition.argname} needs {name}, which is not shared: "
                     "it is made before there are ranks"

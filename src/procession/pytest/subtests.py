@@ -7,7 +7,7 @@ all ranks with the same name are one, with one verdict, as the ranks of a test a
 
 from __future__ import annotations
 
-from procession.pytest import words
+from procession.pytest.reporting import longrepr_of
 from procession.pytest.verdict import merged
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def report(item: Any, came: Told) -> None:
-    """Report the subtests of a test to the session. came: what a template says of the test."""
+    """Report the subtests of a test to the session. came: what is said of the test."""
     size = len(came["ranks"])
     found: dict[Key, list[Told]] = {}
     for rank, told in enumerate(came["ranks"]):
@@ -71,7 +71,7 @@ def _absent() -> Told:
 
 def _merged(config: Any, ranks: list[Told]) -> Any:
     """Make one report of the subtests of one name. ranks: what each has reported."""
-    came = {"ranks": ranks, "timeout": False, "lingered": False, "left": [], "stopped": False}
+    came = {"ranks": ranks, "timeout": False, "lingered": False, "left": []}
     verdict = merged(came, 0.0)
     told = next(each for each in ranks if not each["absent"])
     if verdict.first is not None:
@@ -80,7 +80,7 @@ def _merged(config: Any, ranks: list[Told]) -> Any:
     data.update(duration=verdict.seconds, sections=list(verdict.sections))
     longrepr: Any = None
     if verdict.outcome == "failed":
-        longrepr = words.longrepr_of(config, verdict)
+        longrepr = longrepr_of(config, verdict)
         data.update(outcome="failed", longrepr=None)
     found = config.hook.pytest_report_from_serializable(config=config, data=data)
     context = getattr(found, "context", None)

@@ -52,7 +52,7 @@ class Verdict(Value):
 
 
 def merged(came: Told, limit: float) -> Verdict:
-    """Make one verdict of what a template reports. limit: the seconds that the test had."""
+    """Make one verdict of what ranks report. limit: the seconds that the test had."""
     ranks: Sequence[Told] = came["ranks"]
     own = [_own(told) for told in ranks]
     seconds = max((_seconds(told) for told in ranks), default=0.0)

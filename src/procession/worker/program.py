@@ -22,7 +22,7 @@ LOADED_AT_START = frozenset(
 )  # fmt: skip
 
 # For the start method `fork`: what the launcher was asked to run, in the inherited memory.
-live: tuple[Any, list[tuple[Any, ...]], list[dict[str, Any]]] | None = None
+live: Any = None  # function, arguments by rank, and those by name
 
 
 def run_script(program: Job) -> None:
@@ -137,7 +137,6 @@ def call_function(job: Job) -> Any:
     """Unpickle the function and its arguments, and call it."""
     program: Job = job["program"]
     if program["kind"] == "live":
-        assert live is not None
         function, args, kwargs = live
         return function(*args[job["rank"]], **kwargs[job["rank"]])
     sys.path[:] = program["sys_path"]
