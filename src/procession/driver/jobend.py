@@ -76,8 +76,9 @@ def job_end(
 ) -> GroupEnd:
     """Put the parts of an attempt together. world: how many ranks the job has.
 
-    The failures stand in the order in which they happened, by our clock. A lost node's ranks are
-    failures, too, at the time at which it was heard last, unless a failure of theirs is known.
+    The failures stand in the order in which they happened, by our clock, as far as the clocks of
+    two machines can be compared. A lost node's ranks are failures, too, at the time at which it was
+    heard last, unless a failure of theirs is known.
     """
     failures: list[RankEnd] = []
     ended: list[RankEnd] = []
@@ -92,6 +93,7 @@ def job_end(
         if part.lost:
             said.append(f"node {part.node} ({part.host}) was lost: {part.lost}")
     failures.sort(key=_happened)
+    _compare_clocks(failures, parts)
     _blame_the_odd_one(_together(parts, frozenset()), failures, ended)
     out = {end.rank for end in failures if end.outcome is not Outcome.HUNG}
     return GroupEnd(
@@ -114,6 +116,25 @@ def _happened(end: RankEnd) -> int:
     since it is gone. So it counts as having died as early as it can have, within a limit.
     """
     return end.happened_at - min(end.doubt, SEEN_LATE)
+
+
+def _compare_clocks(failures: list[RankEnd], parts: Sequence[NodePart]) -> None:
+    """Add to the doubt about each failure by how much its machine's clock and the first one's are.
+
+    When a node was heard last, is known by our own clock.
+    """
+    if len(failures) < 2:
+        return
+    clocks = {part.first + rank: part.clocks for part in parts for rank in range(part.nproc)}
+
+    def doubt(end: RankEnd) -> int:
+        lost = end.outcome is Outcome.NODE_LOST
+        return 0 if lost else clocks[end.rank].doubt(end.happened_at)
+
+    first = failures[0]
+    for n, end in enumerate(failures):
+        if clocks[end.rank] is not clocks[first.rank]:
+            failures[n] = end.__replace__(doubt=end.doubt + doubt(first) + doubt(end))
 
 
 def _by_rank(end: RankEnd) -> int:
