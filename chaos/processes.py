@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 TRACER = """
 import ctypes, sys
@@ -42,6 +43,13 @@ def kill_marked(value: str, name: str = MARK) -> None:
     """Kill all processes whose environment has a variable with this value."""
     for pid in marked(value, name):
         send(pid, signal.SIGKILL)
+
+
+def put(path: Path, text: str) -> None:
+    """Write a file that others see whole."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.rename(path)
 
 
 def alive(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""A rank that saves its work when it is told to end: saving.py SECONDS FAILING."""
+"""A rank that saves its work when it is told to end: saving.py SECONDS. Files let it fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ if __name__ == "__main__":
         sys.exit(0)
 
     signal.signal(signal.SIGTERM, save)
-    (place / f"there.{rank}").touch()
-    while not (rank == sys.argv[2] and (place / "fail").exists()):
+    (place / f"pid.{rank}").write_text(str(os.getpid()))
+    (place / f"pid.{rank}").rename(place / f"there.{rank}")
+    fail = place / f"fail.{rank}"
+    while not (fail.exists() or (place / "end").exists()):
         time.sleep(0.01)
-    raise ArithmeticError("on purpose")
+    if fail.exists():  # at that time
+        time.sleep(max(0.0, float(fail.read_text()) - time.monotonic()))
+        raise ArithmeticError(time.monotonic_ns())

@@ -1,10 +1,13 @@
-"""The rows of the table: each is a module with a `ROW`."""
+"""The rows of the table: each is a module with a `ROW`, or with one for each of several engines."""
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from typing import Any
 
 from chaos.row import Row
+from chaos.runner import ROOT
 
 NAMES = (
     "ranks_end",
@@ -13,7 +16,9 @@ NAMES = (
     "forkserver_killed",
     "output",
     "hangs",
-    "nodes",
+    "machines:ssh",
+    "machines:slurm",
+    "machines:c10d",
     "slurm",
     "templates",
     "signals",
@@ -22,6 +27,15 @@ NAMES = (
 
 def row_of(name: str) -> Row:
     """Give a row by its name."""
-    row = import_module(f"chaos.rows.{name}").ROW
+    module, _, engine = name.partition(":")
+    row = import_module(f"chaos.rows.{module}").ROW
+    row = row[engine] if engine else row
     assert isinstance(row, Row)
     return row
+
+
+def of_tests(name: str) -> Any:
+    """Give a module of the tests, which start clusters. Raises ImportError."""
+    if str(ROOT / "tests") not in sys.path:
+        sys.path.append(str(ROOT / "tests"))
+    return import_module(name)

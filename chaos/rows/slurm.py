@@ -8,15 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from chaos import processes
 from chaos.processes import until
 from chaos.programs import saving
 from chaos.row import SLOW, Row, Trial
-from chaos.runner import ROOT
+from chaos.rows import of_tests
 
 RANKS = 4  # on two nodes
 PROCESSION = f"{sys.executable} -m procession run"
@@ -38,17 +36,16 @@ ENDS = {  # in what state the job is then
 }
 OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL", "PREEMPTED", "TIMEOUT")
 LIMIT_IS_SEEN = 35.0  # seconds: Slurm looks every 30 s
-KINDS = ("cancelled", "steps signalled", "preempted") * 3 + ("time limit",)
+SAVES = 3.0  # seconds
 
 
 def strike(trial: Trial) -> None:
     """Submit a job, have Slurm end it when all ranks are there, and look at what they could do."""
     chance, work = trial.chance, trial.place / "work"
-    kind, saves = chance.choice(KINDS), chance.choice((0.1, 3.0))
-    way = chance.choice(list(WAYS))
-    trial.do(f"{kind}: {way}; ranks save for {saves:g} s")
+    kind, way = [*ENDS][trial.seed % len(ENDS)], chance.choice([*WAYS])
+    trial.do(f"{kind}: {way}")
     (work / "drive.py").write_text(DRIVE)
-    (work / "job.sh").write_text(f"#!/bin/sh\n{WAYS[way]} {saving.__file__} {saves} -1\n")
+    (work / "job.sh").write_text(f"#!/bin/sh\n{WAYS[way]} {saving.__file__} {SAVES}\n")
     job = _submit(work, "job.sh", "--no-kill", "-p", "low" if kind == "preempted" else "main")
     try:
         if not _there(trial, work):
@@ -56,11 +53,11 @@ def strike(trial: Trial) -> None:
         time.sleep(chance.uniform(0, 0.3))
         began = time.time()
         _end(kind, job, work)
-        state = _ended(job, (LIMIT_IS_SEEN + saves + 20) * SLOW)
+        state = _ended(job, (LIMIT_IS_SEEN + SAVES + 20) * SLOW)
         told = [f.stat().st_mtime for f in work.glob("begun.*")]
         if kind == "time limit" and told:
             began = min(told)  # Slurm's own time is not ours
-        trial.took("until the job had ended, less saving", time.time() - began - saves, 8.0)
+        trial.took("until the job had ended, less saving", time.time() - began - SAVES, 8.0)
         _judge(trial, work, kind, state)
     finally:
         _slurm("scancel", "--signal=KILL", "--full", job)
@@ -136,7 +133,7 @@ def _text(work: Path) -> str:
 def lacks() -> str:
     """Tell what this machine lacks for one, "" for nothing."""
     try:
-        clusters = _clusters()
+        clusters = of_tests("cluster.slurmcluster")
     except ImportError as e:
         return f"the tests' extra is not installed: {e}"
     missing = clusters.missing_programs()
@@ -146,7 +143,7 @@ def lacks() -> str:
 @contextlib.contextmanager
 def two_nodes() -> Iterator[None]:
     """Start a cluster of two nodes, and let what is started in the meantime find it."""
-    cluster = _clusters().SlurmCluster(2, prefix="chaos-")
+    cluster = of_tests("cluster.slurmcluster").SlurmCluster(2, prefix="chaos-")
     before = dict(os.environ)
     try:
         cluster.start()
@@ -158,20 +155,13 @@ def two_nodes() -> Iterator[None]:
         cluster.stop()
 
 
-def _clusters() -> Any:
-    """Give the module of the tests that starts clusters."""
-    if str(ROOT / "tests") not in sys.path:
-        sys.path.append(str(ROOT / "tests"))
-    return import_module("cluster.slurmcluster")
-
-
 ROW = Row(
     fault="a job of Slurm on two nodes with two ranks each, started in one of three ways, is "
     "cancelled (`scancel`), has its steps signalled, is preempted, or reaches its time limit; "
-    "ranks save for up to 3 s",
+    f"ranks save for {SAVES:g} s",
     holds="every rank has the time to save; SIGTERM, or that Slurm cancelled it, is named; nothing "
     "left on any node",
-    full=60,
+    full=20 * len(ENDS),
     strike=strike,
     limit=180 * SLOW,
     lacks=lacks,

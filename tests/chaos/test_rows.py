@@ -15,8 +15,10 @@ from support import marked, run_python, until
 
 ROOT = Path(__file__).parent.parent.parent
 FEW = ("ranks_end", "launcher_killed")  # the others take long together
-LIMITS = {
-    "slurm": 150,  # a cluster starts
+LIMITS = {  # a cluster starts
+    "slurm": 150,
+    "machines:ssh": 150,
+    "machines:slurm": 150,
 }
 
 

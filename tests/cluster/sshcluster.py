@@ -26,7 +26,7 @@ UsePAM no
 PermitRootLogin yes
 PermitUserEnvironment no
 AcceptEnv NONE
-SetEnv {mark}
+SetEnv {mark}{places}
 MaxStartups 200
 """
 CLIENT = """\
@@ -41,12 +41,17 @@ Host *
 
 
 class SshCluster(Machines):
-    """config: what `ssh -F` takes."""
+    """config: what `ssh -F` takes. places: nodes have `tmp` and `run` of ours for their files."""
 
-    def __init__(self, hosts):
+    def __init__(self, hosts, *, places=False):
         nodes = [f"n{n}" for n in range(1, len(hosts))]
         super().__init__(nodes, hosts, ("sshd", "ssh", "ssh-keygen"), "openssh-server", "ssh")
         self.config = f"{self.root}/config"
+        self._places = ""
+        if places:
+            self._places = f" TMPDIR={self.root}/tmp XDG_RUNTIME_DIR={self.root}/run"
+            for folder in ("tmp", "run"):
+                os.mkdir(f"{self.root}/{folder}", 0o700)
 
     def start(self):
         # sshd drops its privileges into this directory, which the package makes at boot.
@@ -73,7 +78,8 @@ class SshCluster(Machines):
     def start_node(self, node):
         address = self.hosts[node].address
         with open(f"{self.root}/sshd_{node}", "w") as f:
-            f.write(SSHD.format(root=self.root, address=address, mark=self.mark))
+            values = {"root": self.root, "mark": self.mark, "places": self._places}
+            f.write(SSHD.format(address=address, **values))
         sshd = shutil.which("sshd", path=self.path)
         env = {self.mark.partition("=")[0]: "daemon"}
         self.spawn(node, sshd, "-D", "-e", "-f", f"{self.root}/sshd_{node}", on=node, env=env,

@@ -60,3 +60,33 @@ def test_a_silent_death_that_may_have_been_the_first_is_the_cause(doubt, cause):
     end = end_of(raised, dead)
     assert end.failures[0].rank == cause
     assert len(end.together) == (2 if doubt == 8 else 1)
+
+
+@pytest.mark.parametrize(("trip", "named"), [(1, [3]), (8, [3, 4])])
+def test_as_far_as_clocks_of_machines_can_be_compared(trip, named):
+    """That of n1 may be wrong by half a round trip; a rank of n0 failed 5 ms before its own."""
+    ms = 1_000_000
+    parts = part(0, failed=[2, 3]), part(1, failed=[0])
+    parts[0].end = parts[0].end.__replace__(
+        failures=tuple(
+            end.__replace__(happened_at=(100 + 3 * n) * ms)
+            for n, end in enumerate(reversed(parts[0].end.failures))
+        )
+    )
+    (later,) = parts[1].end.failures
+    parts[1].end = parts[1].end.__replace__(failures=(later.__replace__(happened_at=105 * ms),))
+    parts[1].clocks.take((90 - trip) * ms, (90 - trip // 2) * ms, 90 * ms)
+    assert [end.rank for end in end_of(*parts).together] == named
+
+
+def test_a_round_trip_says_less_of_clocks_the_longer_it_is_ago():
+    second = 1_000_000_000
+    clocks = Clocks()
+    clocks.take(0, 500, 1000)
+    assert clocks.ours(7000) == 7000
+    clocks.take(second, second + 501_000, second + 1_000_000)  # a slow one, soon afterwards
+    assert clocks.ours(7000) == 7000
+    late = 3600 * second  # clocks differ by a millisecond now
+    clocks.take(late, late + 1_002_000, late + 4000)
+    assert clocks.ours(late + 1_000_000) == late
+    assert clocks.doubt(late + 4000) == 2000

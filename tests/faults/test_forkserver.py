@@ -384,6 +384,30 @@ def test_launcher_killed_while_its_forkserver_is_in_an_import(tmp_path):
     assert os.listdir(tmp_path / "scratch") == []
 
 
+def test_launcher_killed_when_its_forkserver_is_idle_already(tmp_path):
+    """One of both removes what the ranks had."""
+    script = write(
+        tmp_path / "main.py",
+        """
+        import os, procession, signal
+        from procession.agent.client import Agent
+        def send_and_die(agent, message, *more):
+            send(agent, message, *more)
+            if message[0] == "idle":
+                os.kill(os.getpid(), signal.SIGKILL)
+        send, Agent.send = Agent.send, send_and_die
+        os.environ["TMPDIR"] = os.path.dirname(os.path.abspath(__file__)) + "/scratch"
+        os.mkdir(os.environ["TMPDIR"])
+        procession.run(os.listdir, args=(os.environ["TMPDIR"],), nproc=2)
+        """,
+    )
+    with Launcher(script) as launcher:
+        assert launcher.end() == -signal.SIGKILL
+        mark = f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
+        until(lambda: not marked(mark), "the end of all processes")
+    assert os.listdir(tmp_path / "scratch") == []
+
+
 @pytest.mark.long
 @pytest.mark.torch
 @pytest.mark.timeout(200)  # eight imports of torch

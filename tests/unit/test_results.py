@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+import time
 import traceback
 from unittest.mock import Mock
 
@@ -255,6 +256,18 @@ def test_what_is_wrong_with_a_memory_file_is_said():
     assert os.listdir("/proc/self/fd") == before
     assert "a file that did not come" in read_file(HEADER.pack(b"v", 9, 1), -1)[2]
     assert "only functions may" in read_file(*a_file(len(BIG)), OF_SCRIPT)[2]
+
+
+def test_who_takes_a_very_large_value_does_other_things_meanwhile():
+    """A node process would be silent for longer than its lease, where others keep the cores."""
+    fd = os.memfd_create("value", os.MFD_ALLOW_SEALING)
+    os.truncate(fd, 1 << 30)  # it takes no memory
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, outcome.SEALS)
+    frames, began = results.Frames(), time.process_time()
+    frames.take_file(outcome.VALUE, 1, 1 << 30, fd)
+    assert time.process_time() - began < 0.05
+    assert frames.report.holds_value
+    assert len(frames.report.body) == 1 << 30
 
 
 @pytest.mark.parametrize("text", ["x" * 20_000_000, "\U0001f600" * 1_000_000])

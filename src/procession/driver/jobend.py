@@ -16,6 +16,7 @@ from procession.values.errors import Exit, GroupEnd, Outcome, RankEnd
 
 TIMES = ("started_at", "beat_at")  # of a rank, in seconds since 1970
 SEEN_LATE = 50_000_000  # ns
+DRIFT = 20_000  # a clock gains or loses a nanosecond in so many, at most
 PLACES = ("waits in ", "is in ", "is at ")  # how descriptions of stacks begin
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 NOTHING_KNOWN: Mapping[str, Any] = {
@@ -28,25 +29,31 @@ NOTHING_KNOWN: Mapping[str, Any] = {
 class Clocks:
     """The difference of another machine's monotonic clock and ours, in nanoseconds.
 
-    Each heartbeat goes there and back, and brings the time of the other clock. The quickest round
-    trip so far gives the difference, to within half of its duration (as in RFC 5905, section 8, but
-    with two times instead of four, since the answer is given at once).
+    Each heartbeat goes there and back, and brings the time of the other clock. A quick round trip
+    gives the difference, to within half of its duration (as in RFC 5905, section 8, but with two
+    times instead of four, since the answer is given at once). From then on it is ever less certain,
+    since no two clocks are equally fast: so a later round trip replaces it that is a little slower.
     """
 
     def __init__(self) -> None:
-        self.quickest = 0  # duration of the best round trip; 0: there was none
+        self._taken_at = 0  # by our clock; 0: there was no round trip
+        self._half = 0  # of its duration
         self._offset = 0
 
     def take(self, sent: int, theirs: int, received: int) -> None:
         """Take a round trip: when it began and ended here, and the time there in between."""
-        took = received - sent
-        if took > 0 and (not self.quickest or took < self.quickest):
-            self.quickest = took
+        half = (received - sent) // 2
+        if half > 0 and (not self._taken_at or half <= self.doubt(received)):
+            self._taken_at, self._half = received, half
             self._offset = theirs - (sent + received) // 2
 
     def ours(self, theirs: int) -> int:
         """Give our time for a time there; 0, which stands for no time, stays 0."""
         return theirs - self._offset if theirs else 0
+
+    def doubt(self, at: int) -> int:
+        """Give by how much `ours` may be wrong, for one of our times."""
+        return self._half + abs(at - self._taken_at) // DRIFT if self._taken_at else 0
 
 
 class NodePart(Record):
@@ -111,8 +118,9 @@ def job_end(
 ) -> GroupEnd:
     """Put the parts of an attempt together. world: how many ranks the job has.
 
-    The failures stand in the order in which they happened, by our clock. A lost node's ranks are
-    failures, too, at the time at which it was heard last, unless a failure of theirs is known.
+    The failures stand in the order in which they happened, by our clock, as far as the clocks of
+    two machines can be compared. A lost node's ranks are failures, too, at the time at which it was
+    heard last, unless a failure of theirs is known.
     """
     failures: list[RankEnd] = []
     ended: list[RankEnd] = []
@@ -127,6 +135,7 @@ def job_end(
         if part.lost:
             said.append(f"node {part.node} ({part.host}) was lost: {part.lost}")
     failures.sort(key=_happened)
+    _compare_clocks(failures, parts)
     _blame_the_odd_one(_together(parts, frozenset()), failures, ended)
     out = {end.rank for end in failures if end.outcome is not Outcome.HUNG}
     return GroupEnd(
@@ -149,6 +158,25 @@ def _happened(end: RankEnd) -> int:
     since it is gone. So it counts as having died as early as it can have, within a limit.
     """
     return end.happened_at - min(end.doubt, SEEN_LATE)
+
+
+def _compare_clocks(failures: list[RankEnd], parts: Sequence[NodePart]) -> None:
+    """Add to the doubt about each failure by how much its machine's clock and the first one's are.
+
+    When a node was heard last, is known by our own clock.
+    """
+    if len(failures) < 2:
+        return
+    clocks = {part.first + rank: part.clocks for part in parts for rank in range(part.nproc)}
+
+    def doubt(end: RankEnd) -> int:
+        lost = end.outcome is Outcome.NODE_LOST
+        return 0 if lost else clocks[end.rank].doubt(end.happened_at)
+
+    first = failures[0]
+    for n, end in enumerate(failures):
+        if clocks[end.rank] is not clocks[first.rank]:
+            failures[n] = end.__replace__(doubt=end.doubt + doubt(first) + doubt(end))
 
 
 def _by_rank(end: RankEnd) -> int:

@@ -74,7 +74,7 @@ class Link:
         """Give our own address on it, by which the peer's network can reach us."""
         return self._socket.getsockname()[0] if self._socket is not None else ""
 
-    def send(self, kind: str, fields: Fields | None = None, blob: bytes | bytearray = b"") -> None:
+    def send(self, kind: str, fields: Fields | None = None, blob: Piece = b"") -> None:
         """Send a message; a closed link drops it. Raises ValueError; see `Parcel`.
 
         A large one goes in parts, as the peer takes them; returns at once.

@@ -43,7 +43,7 @@ from procession.engines.ownnode import OwnNode
 from procession.engines.pump import Pump
 from procession.engines.signalled import WokenBySignals
 from procession.engines.will import Will, read_will
-from procession.engines.wire import Message
+from procession.engines.wire import Message, Piece
 from procession.system.eventloop import EventLoop
 from procession.system.ports import free_port
 from procession.system.threads import Errands
@@ -290,7 +290,7 @@ class NodeProcess:
 
         self._loop.watch(stdin, look)
 
-    def _send(self, kind: str, fields: dict[str, Any], blob: bytes | bytearray = b"") -> None:
+    def _send(self, kind: str, fields: dict[str, Any], blob: Piece = b"") -> None:
         if self._link is not None:
             self._link.send(kind, fields, blob)
 

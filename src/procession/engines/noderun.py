@@ -22,6 +22,7 @@ from procession.agent.client import Agent
 from procession.engines.addresses import with_interface
 from procession.engines.ownnode import OwnNode, plan_output
 from procession.engines.plain import plain_group, plain_rank
+from procession.engines.wire import Piece
 from procession.explain.ends import not_started, start_failed
 from procession.explain.stacks import text
 from procession.machine.hangs import HANG_SECONDS
@@ -192,7 +193,7 @@ class NodeRun:
     def suspended(self) -> None:
         """Go on: nobody suspends a node process."""
 
-    def _tell(self, kind: str, fields: Fields, blob: bytes | bytearray = b"") -> None:
+    def _tell(self, kind: str, fields: Fields, blob: Piece = b"") -> None:
         self._send(kind, {"attempt": self.number, **fields}, blob)
 
     # -- what the driver wants
@@ -308,7 +309,7 @@ class NodeRun:
         self._tell("ended", {**end, "told": {str(rank): each for rank, each in errors.items()}})
 
     @staticmethod
-    def _values(machine: Machine) -> Iterator[tuple[int, bytes | bytearray]]:
+    def _values(machine: Machine) -> Iterator[tuple[int, Piece]]:
         for record in machine.records:
             if record.report is not None and record.report.holds_value:
                 yield record.rank, record.report.body

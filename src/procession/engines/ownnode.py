@@ -59,7 +59,7 @@ class OwnNode(Record):
     say: Callable[[str], None]
     hears: Callable[[str], None]
     waits: Callable[[str], bool]
-    values: dict[int, bytes | bytearray]
+    values: dict[int, bytes | bytearray | memoryview]
     errors: dict[int, dict[str, Any]]
     first: int = 0
     heir: tuple[str, int, bool, float] | None = None

@@ -75,7 +75,7 @@ class Parcel:
     for it may go to thousands.
     """
 
-    def __init__(self, kind: str, fields: Fields, blob: bytes | bytearray = b"") -> None:
+    def __init__(self, kind: str, fields: Fields, blob: Piece = b"") -> None:
         self.kind = kind
         text = json.dumps({**fields, "kind": kind}).encode()
         data = [_LENGTH.pack(len(text)) + text, *([blob] if blob else ())]
@@ -97,7 +97,7 @@ class Parcel:
         return next(self._frames)
 
 
-def _cut(data: Sequence[bytes | bytearray]) -> Iterator[Sequence[Piece]]:
+def _cut(data: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
     for each in map(memoryview, data):
         for at in range(0, len(each), PART):
             yield [each[at : at + PART]]

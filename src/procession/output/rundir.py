@@ -207,7 +207,12 @@ class Files:
         self._closed = True
         if self.writes:
             self._close_events()
+        self.remove_scratch()
+
+    def remove_scratch(self) -> None:
+        """Remove the scratch directory, if there is one."""
         if self._made:
+            self._made = False
             _remove(self.path)
 
     def _close_events(self) -> None:

@@ -287,6 +287,8 @@ class RankJobs:
 
     def close(self, server: Agent | None, *, clean: bool) -> None:
         """Give everything back; the agent is kept for the next launch if all is clean."""
+        if clean:  # while the agent knows of it, who would do it if this process were killed
+            self.resources.run_dir.remove_scratch()
         if server is not None and clean and self._lease is not None:
             self._release(self._lease)
         elif server is not None and not (server.lasting and clean and not server.waiting):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from procession.values.program import Program
 
-    Body = bytes | bytearray
+    Body = bytes | bytearray | memoryview
     Description = dict[str, Any]  # as `worker.description` describes an error
 
 TEXTS = ("kind", "type", "message", "traceback", "children")  # of an error
@@ -89,7 +89,7 @@ class Report(Value):
         import json
 
         try:
-            record = json.loads(self.body)
+            record = json.loads(bytes(self.body))
         except (ValueError, RecursionError):
             return {}
         return _checked(cast("Description", record)) if isinstance(record, dict) else {}
@@ -113,6 +113,7 @@ def _checked(record: Description) -> Description:
     return record
 
 
+MAPPED = 32 << 20  # bytes of a memory file that are read, and not mapped, which keeps a descriptor
 TOO_LARGE = "it told more than fits into the launcher's memory"
 
 
@@ -152,15 +153,24 @@ class Frames:
             sealed = fcntl.fcntl(fd, fcntl.F_GET_SEALS) & SEALS == SEALS
             if not sealed or os.fstat(fd).st_size != size:
                 raise ValueError("it is not sealed, or of another size")
-            with open(fd, "rb", buffering=0, closefd=False) as file:
-                file.seek(0)  # its writer has left it at its end
-                self.take(kind, at, file.readall())
+            self.take(kind, at, _held(fd, size))
         except MemoryError:
             self.fault = TOO_LARGE
         except (OSError, ValueError) as e:
             self.fault = f"its memory file cannot be read: {e}"
         finally:
             os.close(fd)
+
+
+def _held(fd: int, size: int) -> Body:
+    """Give what a sealed file holds. A large one is mapped: while it is read, nobody is heard."""
+    if size > MAPPED:
+        import mmap
+
+        return memoryview(mmap.mmap(fd, size, mmap.MAP_PRIVATE, mmap.PROT_READ))
+    with open(fd, "rb", buffering=0, closefd=False) as file:
+        file.seek(0)  # its writer has left it at its end
+        return file.readall()
 
 
 def value_of(program: Program, body: Body) -> Any:
