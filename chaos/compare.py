@@ -29,7 +29,7 @@ from docs.markers import between
 
 NPROC, START, PATIENCE = 4, 60.0, 40.0  # seconds
 RANK = peer_rank.__file__
-AT_ONCE = ("_exit", "kill", "segv")  # the process is gone in the moment of its failure
+AT_ONCE = pairs.KINDS[2:]  # the process is gone in the moment of its failure
 COUNT, STOP = str(NPROC), ("--shutdown-timeout", "3")
 
 # (how it starts the ranks, what in its output names the rank that failed first)
@@ -106,7 +106,7 @@ def make_trial(launcher: str, fault: str, seed: int) -> Seen:
             at = 0.0 if signals else int((work / "at").read_text()) / 1e9
             for number, pause in signals:
                 at = time.monotonic()
-                started.send(number)
+                started.process.send_signal(number)
                 time.sleep(pause)
             over = processes.until(gone, at + PATIENCE - time.monotonic())
             ended = max(time.monotonic() - at, 0.0) if over else None
@@ -156,6 +156,7 @@ def _cell(trials: list[Seen]) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # for who runs it in the background
     words = [word for word in sys.argv[1:] if word.isdecimal()]
     text = table(int(words[0]) if words else 3)
     if "--write" in sys.argv:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from chaos import processes
 from chaos.runner import ROOT
@@ -26,24 +26,16 @@ class Launcher:
         argv: Sequence[str],
         work: Path,
         env: Mapping[str, str] | None = None,
-        *,
-        ignoring: Sequence[int] = (),
+        console: IO[bytes] | None = None,
     ) -> None:
-        """Start it, with its output in a file. ignoring: signals that it ignores from the start."""
+        """Start it, with its output in a file. console: where it goes instead."""
         self.own = uuid.uuid4().hex
         self.output = work / "output"
-
-        def prepare() -> None:
-            for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)
-            for number in ignoring:
-                signal.signal(number, signal.SIG_IGN)
-
         with open(self.output, "wb") as output:
             self.process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=console or output,
                 stderr=subprocess.STDOUT,
                 cwd=work,
                 env={
@@ -54,27 +46,12 @@ class Launcher:
                     **(env or {}),
                 },
                 start_new_session=True,
-                preexec_fn=prepare,
             )
         self.pid = self.process.pid
 
     def all(self) -> list[int]:
         """Give the processes that this launcher or its ranks have started, and itself."""
         return processes.marked(self.own, OWN)
-
-    def agent(self, method: str = "forkserver") -> int | None:
-        """Give the agent's process, None if there is none. method: to start ranks."""
-        for pid in processes.children(self.pid):
-            if method == "fork" or "agent/entry.py" in processes.command_line(pid):
-                return pid
-        return None
-
-    def send(self, number: int) -> bool:
-        """Send a signal; tells whether the launcher was there to get it."""
-        if self.process.poll() is not None:
-            return False
-        self.process.send_signal(number)
-        return True
 
     def text(self) -> str:
         """Give what it has written."""

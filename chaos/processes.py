@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 TRACER = """
 import ctypes, sys
@@ -20,17 +21,16 @@ held = libc.ptrace(0x4206, pid, 0, 0) == 0 and libc.ptrace(0x4207, pid, 0, 0) ==
 print("held" if held else "refused", flush=True)
 sys.stdin.read()
 """  # PTRACE_SEIZE, PTRACE_INTERRUPT
+T = TypeVar("T")
 MARK = "PROCESSION_CHAOS"  # the variable by which all processes of a worker's trials are known
 
 
-def until(condition: Callable[[], object], seconds: float) -> bool:
-    """Wait until a condition holds; tells whether it does."""
+def until(condition: Callable[[], T], seconds: float) -> T:
+    """Wait until a condition holds; gives what it gave at last."""
     deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
+    while not (seen := condition()) and time.monotonic() <= deadline:
         time.sleep(0.005)
-    return True
+    return seen
 
 
 def send(pid: int, number: int) -> None:
@@ -135,14 +135,9 @@ def wait_gone(
 ) -> tuple[list[int], float]:
     """Wait until no marked process is left; gives those that are, and how long it took."""
     began, spared = time.monotonic(), {*but}
-    left: list[int] = []
-
-    def gone() -> bool:
-        left[:] = [pid for pid in marked(value, name) if pid not in spared]
-        return not left
-
-    until(gone, seconds)
-    return left, time.monotonic() - began
+    while (left := {*marked(value, name)} - spared) and time.monotonic() <= began + seconds:
+        time.sleep(0.005)
+    return sorted(left), time.monotonic() - began
 
 
 @contextlib.contextmanager

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-import sys
 import time
 
-KINDS = ("raise", "exit", "_exit", "kill", "segv")
+from chaos.programs.ways import WAYS
+
+KINDS = ("ValueError", "exit 3", "_exit 3", "SIGKILL", "a real SIGSEGV")  # of ways
 LEAD = 0.1  # seconds until the first failure, in which both ranks get there
 SPIN, LONG_SPIN = 0.001, 0.003  # seconds before its moment in which a rank keeps its core
-
-
-def fail(kind: str) -> None:
-    """End in this way."""
-    if kind == "raise":
-        raise ValueError("one of two")
-    if kind == "exit":
-        sys.exit(3)
-    if kind == "_exit":
-        os._exit(3)
-    os.kill(os.getpid(), signal.SIGKILL if kind == "kill" else signal.SIGSEGV)
 
 
 def apart(
@@ -57,7 +46,7 @@ def apart(
     if not starved:
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # it ends as others do
-    fail(kinds[0 if first else 1])
+    WAYS[kinds[0 if first else 1]]()
 
 
 def _undisturbed(which: int) -> None:
@@ -79,7 +68,7 @@ def because(place: str, loser: int, kind: str) -> None:
             os.rename(f"{path}.new", path)
             held = [server.accept()[0] for _ in range(world - 1)]
             time.sleep(0.02)
-            fail(kind)
+            WAYS[kind]()
             del held
     while not os.path.exists(path):
         time.sleep(0.001)

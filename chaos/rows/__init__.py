@@ -6,6 +6,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
+import procession
 from chaos.row import Row
 from chaos.runner import ROOT
 
@@ -32,6 +33,15 @@ def row_of(name: str) -> Row:
     row = row[engine] if engine else row
     assert isinstance(row, Row)
     return row
+
+
+def failure_of(program: Any, **options: Any) -> Any:
+    """Run a group that must fail, and give its failure."""
+    try:
+        procession.run(program, **options)
+    except (procession.GroupFailed, procession.StartFailed) as failed:
+        return failed
+    raise AssertionError("the group did not fail")
 
 
 def of_tests(name: str) -> Any:

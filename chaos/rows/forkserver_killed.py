@@ -54,8 +54,8 @@ class _Alone:
         trial = self.trial
         trial.do(f"{self.method}, {self.stage}: {self.how} after {self.after:.3f} s")
         procession.forkserver.close()
-        before = processes.children(os.getpid())
-        striker = threading.Thread(target=self._when_there, args=(before,))
+        before = {*processes.children(os.getpid())}
+        striker = threading.Thread(target=self._strike, args=(before,))
         if self.stage == "starting":
             striker.start()
         began = time.monotonic()
@@ -68,19 +68,16 @@ class _Alone:
         if self.stage == "starting":
             trial.took("until started, or failed", took, STANDS + ANSWER + GRACE + 1)
         elif group is not None:
-            server = processes.parent(next(iter(group.pids().values())))
-            striker = threading.Thread(target=self._strike, args=(server,))
             if self.stage == "ending":
                 group.stop(wait=False)
             striker.start()
         if group is not None:
             said = self._end(group, striker)
-        ended = time.monotonic()
         self.release.set()
         striker.join()
         kept = [p for p in processes.children(os.getpid()) if not processes.children(p)]
         left, _ = processes.wait_gone(os.environ[processes.MARK], 5 * SLOW, kept)
-        gone = max(ended, time.monotonic())
+        gone = time.monotonic()
         trial.must(not left, f"alive: {processes.named(left)}")
         if self.how in KILLED and self.struck:
             trial.took("until nothing was alive", gone - max(self.struck, began), GRACE + 1)
@@ -134,22 +131,13 @@ class _Alone:
         self.trial.took(f"until the end, {self.how}", time.monotonic() - began, most)
         return failed
 
-    def _when_there(self, before: list[int]) -> None:
-        """Strike the agent of a group that is being started."""
-        new: list[int] = []
-
-        def there() -> bool:
-            new[:] = [p for p in processes.children(os.getpid()) if p not in before]
-            return bool(new)
-
-        if until(there, 5):
-            time.sleep(self.after)
-            self._strike(new[0])
-
-    def _strike(self, pid: int) -> None:
-        self.victim = pid
-        if self.stage != "starting":
-            time.sleep(self.after)
+    def _strike(self, before: set[int]) -> None:
+        """Strike the agent of the group, which is a new child of this process."""
+        new = until(lambda: {*processes.children(os.getpid())} - before, 5)
+        if not new:
+            return
+        pid = self.victim = new.pop()
+        time.sleep(self.after)
         if self.how == "held":
             with held(pid) as there:
                 self.trial.count("held" if there else "gone before it was held")
@@ -158,10 +146,15 @@ class _Alone:
             return
         if self.how != "killed":
             send(pid, signal.SIGSTOP)
+            time.sleep(self.frozen)
         if self.how in KILLED:
-            time.sleep(self.frozen if self.how != "killed" else 0)
             send(pid, signal.SIGKILL)
         self.struck = time.monotonic()
+
+
+def _agents(launcher: Launcher, method: str) -> list[int]:
+    here = processes.children(launcher.pid)
+    return [p for p in here if method == "fork" or "agent/entry.py" in processes.command_line(p)]
 
 
 def _launcher_too(trial: Trial) -> None:
@@ -172,14 +165,12 @@ def _launcher_too(trial: Trial) -> None:
     trial.do(f"{method}: {how} after {after:.3f} s, and {gap:g} s later the launcher")
     launcher = Launcher([sys.executable, family.__file__, method], work)
     time.sleep(after)
-    until(lambda: launcher.agent(method) is not None, 5 * SLOW)
-    server = launcher.agent(method)
-    began = server is not None and processes.children(server)
-    if server is not None:
+    began: list[int] = []
+    for server in until(lambda: _agents(launcher, method), 5 * SLOW)[:1]:
+        began = processes.children(server)
         send(server, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
     time.sleep(gap)
-    launcher.send(signal.SIGKILL)
-    launcher.process.wait()
+    launcher.end(0)
     left, took = launcher.wait_gone(1 * SLOW)
     # A fork of the launcher that is stopped before it has begun stays (docs/reliability.md).
     if how == "stopped" and gap and (began or method != "fork"):

@@ -9,7 +9,9 @@ from typing import Any
 import procession
 from chaos.programs import hanging
 from chaos.row import SLOW, Row, Trial
+from chaos.rows import failure_of
 from chaos.runner import ROOT
+from procession.values.figures import parse_ranks
 
 GRACE = 0.2
 LIMIT = 0.5 * SLOW  # seconds
@@ -41,26 +43,21 @@ def strike(trial: Trial) -> None:
             noticed.append(time.monotonic())
 
     hang = procession.Hang(timeout=LIMIT) if by == "beats" else procession.Hang(silence=LIMIT)
-    try:
-        procession.run(
-            hanging.work,
-            args=(str(work), kind, loser, together),
-            nproc=nproc,
-            start_method=method,
-            env={"PYTHONPATH": str(ROOT)},
-            hang=hang,
-            stop=procession.Stop(grace=GRACE, linger=GRACE),
-            logs=procession.Logs(work / "logs", redirect=procession.Std.ALL),
-            on_event=hear,
-            timeout=(10 + LIMIT) * SLOW,
-        )
-        trial.problems.append("the group did not fail")
-    except TimeoutError:
-        trial.problems.append("the hang was not noticed")
-    except procession.GroupFailed as failed:
-        _judge(trial, failed, kind, loser, nproc)
-        took = (noticed or [time.monotonic()])[0] - float((work / "struck").read_text())
-        trial.took(f"until noticed, less the limit, by {by}", took - LIMIT, 1.0)
+    failed = failure_of(
+        hanging.work,
+        args=(str(work), kind, loser, together),
+        nproc=nproc,
+        start_method=method,
+        env={"PYTHONPATH": str(ROOT)},
+        hang=hang,
+        stop=procession.Stop(grace=GRACE, linger=GRACE),
+        logs=procession.Logs(work / "logs", redirect=procession.Std.ALL),
+        on_event=hear,
+        timeout=(10 + LIMIT) * SLOW,
+    )
+    _judge(trial, failed, kind, loser, nproc)
+    took = (noticed or [time.monotonic()])[0] - float((work / "struck").read_text())
+    trial.took(f"until noticed, less the limit, by {by}", took - LIMIT, 1.0)
     trial.count(kind)
 
 
@@ -72,9 +69,7 @@ def _judge(trial: Trial, failed: Any, kind: str, loser: int, nproc: int) -> None
     named: set[int] = set()
     for line in failed.end.stacks:
         for part in re.findall(r"ranks? \[?([\d,-]+)\]?", line):
-            for each in part.split(","):
-                low, _, high = each.partition("-")
-                named |= {*range(int(low), int(high or low) + 1)}
+            named |= parse_ranks(part)
     trial.must(named == {*range(nproc)}, f"stacks or states of {sorted(named)} only: {text}")
     first = str(failed).splitlines()[0]
     right = re.search(SAID[kind], first) is not None

@@ -6,7 +6,6 @@ import signal
 import sys
 import time
 
-from chaos import processes
 from chaos.launchers import COMMAND, Launcher
 from chaos.programs import family
 from chaos.row import SLOW, Row, Trial
@@ -31,15 +30,13 @@ def strike(trial: Trial) -> None:
     launcher = Launcher(argv, work)
     time.sleep(after)
     if frozen:
-        launcher.send(signal.SIGSTOP)
+        launcher.process.send_signal(signal.SIGSTOP)
         time.sleep(frozen)
     there = len(launcher.all())
     trial.count("with ranks" if there > 2 else "before ranks")
-    launcher.send(signal.SIGKILL)
-    launcher.process.wait()
-    left, took = launcher.wait_gone(5 * SLOW)
+    launcher.end(0)
+    _, took = launcher.wait_gone(5 * SLOW)
     trial.took("until nothing was alive", took, 1.0)
-    trial.must(not left, f"alive: {processes.named(left)}")
     # A launcher that is killed cannot take its socket away; the next one does.
     for path in (trial.place / "runtime").glob("procession/*"):
         if path.is_socket():

@@ -35,7 +35,7 @@ CUT = KINDS[5:8]
 CODES = {"cut for less than the lease": 0, "large value": 0, "told to end": 128 + signal.SIGTERM}
 WAYS = {
     "ssh": ("reached by ssh", ("ssh", "sshd", "ssh-keygen")),
-    "slurm": ("in an allocation of Slurm", ("munged", "slurmctld", "slurmd", "salloc")),
+    "slurm": ("in an allocation of Slurm", ("munged", "slurmctld", "slurmd", "salloc", "sbatch")),
     "c10d": ("with a launcher on each, and no values", ()),
 }
 NAMES = ("head", "n1", "n2", "n3")
@@ -54,6 +54,15 @@ HOLDS = (
 )
 
 
+def _ground() -> dict[str, Any]:
+    return json.loads(os.environ["CHAOS_GROUND"])
+
+
+def hosts() -> list[Any]:
+    """Give the machines that `machines` has made, the user's first."""
+    return [of_tests("network").Host(_ground()["network"], n) for n in range(len(NAMES))]
+
+
 class _Job:
     """A job, whose node `node` is struck. launchers: one, or with c10d one on each machine."""
 
@@ -63,10 +72,7 @@ class _Job:
         self.saves = chance.choice((0.1, 3.0))
         least = int(engine == "c10d" and kind in ("node process killed", "agent killed"))
         self.node = 0 if kind == "driver killed" else chance.randrange(least, NODES)
-        self.ground: dict[str, Any] = json.loads(os.environ["CHAOS_GROUND"])
-        self.hosts = [
-            of_tests("network").Host(self.ground["network"], n) for n in range(len(NAMES))
-        ]
+        self.ground, self.hosts = _ground(), hosts()
         trial.do(f"{kind}: node {self.node}; ranks save for {self.saves:g} s")
         self.struck = time.monotonic()
         self.launchers = [self._launch(n) for n in range(NODES if engine == "c10d" else 1)]
@@ -97,11 +103,10 @@ class _Job:
         named = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', NAMES[at]]
         return Launcher(self.hosts[at].command(*named, *argv, *program), place, env)
 
-    def runs(self) -> bool:
-        """Wait for all ranks; tells whether they came."""
+    def start(self) -> None:
+        """Wait for all ranks."""
         there = until(lambda: len(self._ranks()) == RANKS, 30 * SLOW)
-        self.trial.must(there, f"the job does not start: {[t[-400:] for t in self._texts()]}")
-        return there
+        assert there, f"the job does not start: {[t[-400:] for t in self._texts()]}"
 
     def _ranks(self) -> dict[int, int]:
         return {int(p.suffix[1:]): int(p.read_text()) for p in self.work.glob("there.*")}
@@ -272,12 +277,11 @@ def strike(engine: str, kinds: tuple[str, ...], trial: Trial) -> None:
     kind = kinds[trial.seed % len(kinds)]
     job = _Job(engine, kind, trial)
     try:
-        if kind == "large value":
-            job.judge()
-        elif job.runs():
+        if kind != "large value":
+            job.start()
             time.sleep(trial.chance.uniform(0, 0.3))
             job.strike()
-            job.judge()
+        job.judge()
     finally:
         job.close()
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
-from chaos import processes
 from chaos.launchers import Launcher
 from chaos.programs import lines
 from chaos.row import SLOW, Row, Trial
-from chaos.runner import ROOT
 
 SIZES = (0, 1000, 300_000, 3_000_000)
 LARGE = 100_000_000
-CONSOLES = ("read", "stalled", "closed", "full", "a file")
+READERS = {"read": ["cat"], "stalled": ["sleep", "1000"], "closed": ["true"]}
+CONSOLES = (*READERS, "full", "a file")
 MOST_MEMORY = 250_000  # KiB of the launcher, with what Python and a large report take
 NOTE = b"did not take all output in time"
 PATIENCE = 3.0  # seconds until a launcher is told to end whose ranks wait for the console
@@ -36,14 +34,24 @@ def strike(trial: Trial) -> None:
     )
     argv = [sys.executable, lines.__file__, kind, str(size), child, str(work / "logs"), mode]
     began = time.monotonic()
-    if console == "a file":
-        launcher = Launcher(argv, work)
-        code, memory = _ended(launcher.process, 40 * SLOW)
-        shown = launcher.output.read_bytes()
-    else:
+    device = "/dev/full" if console == "full" else work / "shown"
+    with (
+        open(device, "wb") as output,
+        subprocess.Popen(
+            READERS.get(console, ["true"]), stdin=subprocess.PIPE, stdout=output
+        ) as reader,
+    ):
+        if console == "closed":
+            reader.wait()
+        launcher = Launcher(argv, work, console=reader.stdin if console in READERS else output)
+        assert reader.stdin is not None
+        reader.stdin.close()
         # Ranks without files wait for their console, as they would without a launcher.
         waits = console == "stalled" and mode == "none"
-        code, memory, shown = _with_console(argv, work, console, 40 * SLOW, told=waits)
+        code, memory = _ended(launcher.process, 40 * SLOW, told=waits)
+        if console == "stalled":
+            reader.kill()
+    shown = b"" if console == "full" else (work / "shown").read_bytes()
     took = time.monotonic() - began
     trial.must(code is not None, "it does not end")
     trial.must(memory < MOST_MEMORY, f"the launcher's memory: {memory} KiB")
@@ -67,9 +75,6 @@ def strike(trial: Trial) -> None:
             cut = NOTE in shown and wanted.startswith(given)
             trial.must(given == wanted or cut, f"rank {rank}: {len(of_rank)} lines are shown")
             trial.count("cut off, with a note" if given != wanted else "all shown")
-    idle = processes.children(os.getpid())
-    left, _ = processes.wait_gone(os.environ[processes.MARK], 2 * SLOW, idle)
-    trial.must(not left, f"alive: {processes.named(left)}")
     trial.count(f"console {console}")
 
 
@@ -82,7 +87,7 @@ def _compared(found: list[Path], wanted: bytes) -> str:
 
 
 def _ended(
-    process: subprocess.Popen[bytes], seconds: float, *, told: bool = False
+    process: subprocess.Popen[bytes], seconds: float, *, told: bool
 ) -> tuple[int | None, int]:
     """Wait for its end; gives its exit code, None if it did not come, and its memory in KiB.
 
@@ -109,43 +114,6 @@ def _peak_memory(pid: int) -> int:
             return next((int(t.split()[1]) for t in f if t.startswith("VmHWM:")), 0)
     except OSError:
         return 0
-
-
-def _with_console(
-    argv: list[str], work: Path, console: str, seconds: float, *, told: bool
-) -> tuple[int | None, int, bytes]:
-    """Run a launcher whose output is a pipe, or a device that is full."""
-    read_end, write_end = os.pipe()
-    full = os.open("/dev/full", os.O_WRONLY)
-    shown: list[bytes] = []
-
-    def read() -> None:
-        while data := os.read(read_end, 1 << 16):
-            shown.append(data)
-
-    reader = threading.Thread(target=read)
-    try:
-        output = full if console == "full" else write_end
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=work, env=env,
-            start_new_session=True, restore_signals=True,
-        )  # fmt: skip
-    finally:
-        os.close(write_end)
-        os.close(full)
-    if console == "closed":
-        os.close(read_end)
-    if console == "read":
-        reader.start()
-    try:
-        code, memory = _ended(process, seconds, told=told)
-        if console == "read":
-            reader.join(5)
-        return code, memory, b"".join(shown)
-    finally:
-        if console != "closed":
-            os.close(read_end)
 
 
 ROW = Row(

@@ -11,6 +11,7 @@ from typing import Any
 import procession
 from chaos.programs import ending, peers, ways
 from chaos.row import Row, Trial
+from chaos.rows import failure_of
 from chaos.runner import ROOT
 
 GRACE = 0.3
@@ -70,30 +71,24 @@ def strike(trial: Trial) -> None:
     }[mode]
     trial.do(f"{what}, {method}, {mode}: rank {loser} {way} at {stage}, peers {','.join(kinds)}")
     stop = procession.Stop(grace=GRACE, linger=GRACE)
-    try:
-        procession.run(
-            program,
-            nproc=NPROC,
-            env=env,
-            start_method=method,
-            logs=logs,
-            stop=stop,
-            timeout=20,
-        )
-    except (procession.GroupFailed, procession.StartFailed) as e:
-        ended = time.monotonic()
-        _judge(trial, e, loser, way, stage)
-        struck = work / "struck"
-        if struck.exists():
-            took = ended - float(struck.read_text())
-            if way == "limit of CPU time":
-                trial.took("until the end, with the CPU time", took, GRACE + 4)
-            else:
-                trial.took("until the end", took, GRACE + 1)
-    except TimeoutError:
-        trial.problems.append("the group had not failed after 20 s")
-    else:
-        trial.problems.append("the group did not fail")
+    failed = failure_of(
+        program,
+        nproc=NPROC,
+        env=env,
+        start_method=method,
+        logs=logs,
+        stop=stop,
+        timeout=20,
+    )
+    ended = time.monotonic()
+    _judge(trial, failed, loser, way, stage)
+    struck = work / "struck"
+    if struck.exists():
+        took = ended - float(struck.read_text())
+        if way == "limit of CPU time":
+            trial.took("until the end, with the CPU time", took, GRACE + 4)
+        else:
+            trial.took("until the end", took, GRACE + 1)
     if stage not in {"bootstrap", "unpickle"} and what != "command":
         _lines(trial, loser, mode, work)
     trial.count(what)

@@ -7,14 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from chaos import processes
 from chaos.processes import until
 from chaos.programs import saving
 from chaos.row import SLOW, Row, Trial
-from chaos.rows import of_tests
+from chaos.rows import machines
 
 RANKS = 4  # on two nodes
 PROCESSION = f"{sys.executable} -m procession run"
@@ -48,8 +47,8 @@ def strike(trial: Trial) -> None:
     (work / "job.sh").write_text(f"#!/bin/sh\n{WAYS[way]} {saving.__file__} {SAVES}\n")
     job = _submit(work, "job.sh", "--no-kill", "-p", "low" if kind == "preempted" else "main")
     try:
-        if not _there(trial, work):
-            return
+        there = until(lambda: len([*work.glob("there.*")]) == RANKS, 30 * SLOW)
+        assert there, f"the job does not start: {_text(work)[-800:]}"
         time.sleep(chance.uniform(0, 0.3))
         began = time.time()
         _end(kind, job, work)
@@ -64,13 +63,6 @@ def strike(trial: Trial) -> None:
         _slurm("scancel", "--user", str(os.getuid()))
         until(lambda: not _slurm("squeue", "-h"), 30 * SLOW)
     trial.count(f"{kind}, {way}")
-
-
-def _there(trial: Trial, work: Path) -> bool:
-    """Wait for all ranks; tells whether they came."""
-    there = until(lambda: len([*work.glob("there.*")]) == RANKS, 30 * SLOW)
-    trial.must(there, f"the job does not start: {_text(work)[-800:]}")
-    return there
 
 
 def _end(kind: str, job: str, work: Path) -> None:
@@ -107,20 +99,19 @@ def _submit(work: Path, script: str, *options: str) -> str:
 
 def _ended(job: str, seconds: float) -> str:
     """Wait for the end of a job; gives its state, "" if it does not end."""
-    found: list[str] = []
 
-    def over() -> bool:
+    def over() -> str:
         said = _slurm("scontrol", "show", "job", "-o", job)
-        found[:] = [state for state in OVER if f"JobState={state} " in said]
-        return bool(found)
+        return next((state for state in OVER if f"JobState={state} " in said), "")
 
-    return found[0] if until(over, seconds) else ""
+    return until(over, seconds)
 
 
 def _slurm(*argv: str) -> str:
-    """Run a command of Slurm; gives what it says."""
+    """Run a command of Slurm on its user's machine; gives what it says."""
+    here = machines.hosts()[0].command(*argv)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(here, capture_output=True, text=True, check=False, timeout=30)
         return done.stdout
     return ""
 
@@ -128,31 +119,6 @@ def _slurm(*argv: str) -> str:
 def _text(work: Path) -> str:
     out = work / "out"
     return out.read_text(encoding="utf-8", errors="replace") if out.exists() else ""
-
-
-def lacks() -> str:
-    """Tell what this machine lacks for one, "" for nothing."""
-    try:
-        clusters = of_tests("cluster.slurmcluster")
-    except ImportError as e:
-        return f"the tests' extra is not installed: {e}"
-    missing = clusters.missing_programs()
-    return f"no {', '.join(missing)} (Debian packages slurm-wlm and munge)" if missing else ""
-
-
-@contextlib.contextmanager
-def two_nodes() -> Iterator[None]:
-    """Start a cluster of two nodes, and let what is started in the meantime find it."""
-    cluster = of_tests("cluster.slurmcluster").SlurmCluster(2, prefix="chaos-")
-    before = dict(os.environ)
-    try:
-        cluster.start()
-        os.environ.update(cluster.env)
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-        cluster.stop()
 
 
 ROW = Row(
@@ -164,6 +130,6 @@ ROW = Row(
     full=20 * len(ENDS),
     strike=strike,
     limit=180 * SLOW,
-    lacks=lacks,
-    around=two_nodes,
+    lacks=machines.ROW["slurm"].lacks,
+    around=machines.ROW["slurm"].around,
 )

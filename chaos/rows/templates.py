@@ -41,7 +41,7 @@ class _Tree:
     def write_module(self) -> None:
         self.number += 1
         self.of_module = self.number
-        self.module.write_text(f"import json\nNUMBER = {self.number:06}\n".replace("= 0", "= 1"))
+        self.module.write_text(f"import json\nNUMBER = 1{self.number:05}\n")
 
     def write_script(self) -> None:
         self.number += 1
@@ -52,13 +52,11 @@ class _Tree:
 
     def hide(self) -> None:
         """Put a package before the module."""
-        self.number += 1
-        self.of_module = self.number
         package = self.installed / PACKAGE
         shutil.rmtree(package, ignore_errors=True)
         package.mkdir()
-        (package / "__init__.py").write_text(f"NUMBER = 1{self.number:05}\n")
         self.module = package / "__init__.py"
+        self.write_module()
 
     def wanted(self) -> str:
         return f"numbers {100_000 + self.of_module} {self.of_script}"

@@ -8,6 +8,7 @@ from typing import Any
 import procession
 from chaos.programs import pairs
 from chaos.row import SLOW, Row, Trial
+from chaos.rows import failure_of
 
 GAPS = (0.001, 0.005, 0.02, 0.05)
 LATE_NS = 500_000  # between a stamp and the failure: the machine did something else
@@ -21,23 +22,16 @@ def strike(trial: Trial) -> None:
         _apart(trial)
 
 
-def _fail(trial: Trial, program: Any, args: tuple[Any, ...], nproc: int, method: str) -> Any:
-    try:
-        procession.run(
-            program,
-            args=args,
-            nproc=nproc,
-            start_method=method,
-            logs=procession.Logs(ranks=[]),
-            stop=procession.Stop(grace=5),
-            timeout=20,
-        )
-    except procession.GroupFailed as failed:
-        return failed
-    except TimeoutError:
-        pass
-    trial.problems.append("the group did not fail")
-    return None
+def _fail(program: Any, args: tuple[Any, ...], nproc: int, method: str) -> Any:
+    return failure_of(
+        program,
+        args=args,
+        nproc=nproc,
+        start_method=method,
+        logs=procession.Logs(ranks=[]),
+        stop=procession.Stop(grace=5),
+        timeout=20,
+    )
 
 
 def _apart(trial: Trial) -> None:
@@ -49,13 +43,9 @@ def _apart(trial: Trial) -> None:
     starved = chance.random() < 0.3
     name = f"{gap * 1e3:g} ms apart{', cores kept' if starved else ''}"
     trial.do(f"{method}, {nproc} ranks: {one} {kinds[0]}, then {other} {kinds[1]}, {name}")
-    failed = _fail(trial, pairs.apart, (work, (one, other), kinds, gap, starved), nproc, method)
-    if failed is None:
-        return
+    failed = _fail(pairs.apart, (work, (one, other), kinds, gap, starved), nproc, method)
     stamps = {rank: _stamp(f"{work}/stamp.{rank}") for rank in (one, other)}
-    if not stamps[one]:
-        trial.problems.append("the first did not come to its end")
-        return
+    assert stamps[one], "the first did not come to its end"
     truly = other if stamps[other] and stamps[other] < stamps[one] else one
     real = abs(stamps[other] - stamps[one]) / 1e9 if stamps[other] else gap
     said = _said(failed, truly, stamps[truly])
@@ -73,9 +63,7 @@ def _because(trial: Trial) -> None:
     loser, kind = chance.randrange(nproc), chance.choice(pairs.KINDS)
     method = chance.choice(("forkserver", "forkserver", "spawn", "fork"))
     trial.do(f"{method}, {nproc} ranks: {loser} {kind}, and all others because of it")
-    failed = _fail(trial, pairs.because, (work, loser, kind), nproc, method)
-    if failed is None:
-        return
+    failed = _fail(pairs.because, (work, loser, kind), nproc, method)
     said = _said(failed, loser, None)
     trial.count(f"because of a peer, {said}")
     trial.must(said != "wrong", f"named {_ranks(failed)}; first was {loser}")
