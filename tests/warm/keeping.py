@@ -38,7 +38,7 @@ class Kept:
             until(lambda pid=pid: not alive(pid), f"the end of {pid}, which was kept")
 
 
-def keeper():
+def kept_by_test():
     """Give what a test keeps, for its fixture."""
     found = Kept()
     yield found

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from keeping import keeper
+from keeping import kept_by_test
 
 from conftest import alive, command_line, until
 from support import PROCESSION, run_procession, run_python, write
@@ -22,7 +22,7 @@ SAY = """
 
 @pytest.fixture
 def kept():
-    yield from keeper()
+    yield from kept_by_test()
 
 
 COLD = "this run starts cold"

@@ -4,7 +4,7 @@ import os
 import resource
 
 import pytest
-from keeping import keeper
+from keeping import kept_by_test
 
 import procession
 from support import run_procession, write
@@ -29,7 +29,7 @@ VALUES = ("2", 600, 0o022), ("2", 601, 0o022), ("2", 601, 0o027), ("3", 601, 0o0
 
 @pytest.fixture
 def kept():
-    yield from keeper()
+    yield from kept_by_test()
 
 
 @pytest.fixture

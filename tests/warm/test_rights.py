@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from keeping import keeper
+from keeping import kept_by_test
 from surroundings import CHANGES
 
 from support import run_python
@@ -30,7 +30,7 @@ OWN = ("leads", "parent")
 
 @pytest.fixture
 def kept():
-    yield from keeper()
+    yield from kept_by_test()
 
 
 def changed(*names):

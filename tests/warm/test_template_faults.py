@@ -7,7 +7,7 @@ import socket
 import threading
 
 import pytest
-from keeping import keeper
+from keeping import kept_by_test
 
 import procession
 from conftest import alive, until
@@ -21,7 +21,7 @@ COLD = "procession: warm: this run starts cold: "
 
 @pytest.fixture
 def kept():
-    yield from keeper()
+    yield from kept_by_test()
 
 
 def parent():

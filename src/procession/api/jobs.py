@@ -91,7 +91,7 @@ def group_on(
     engine: Engine,
     *,
     lease: float,
-    on_failure: Callable[[GroupEnd], object] | None,
+    on_failure: Callable[[GroupEnd], object] | None = None,
     on_event: Callable[[Event], object] | None,
     control: bool | None,
     link_encryption: str,

@@ -136,7 +136,6 @@ def _run_job(
             chosen.engine,
             lease=on.lease,
             link_encryption=on.link_encryption,
-            on_failure=None,
             on_event=on_event,
             control=os.environ.get(CONTROL) != "0",
         )

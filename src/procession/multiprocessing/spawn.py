@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from procession.api.processes import Process, begin_processes, processes_for
+from procession.api.watch import UNKNOWN_STATUS, RankPopen, Sentinel, Watch
 from procession.group.group import Group
 from procession.group.result import StillRuns
 from procession.multiprocessing.exceptions import (
@@ -29,7 +30,6 @@ from procession.multiprocessing.exceptions import (
     ProcessExitedException,
     ProcessRaisedException,
 )
-from procession.multiprocessing.processes import UNKNOWN_STATUS, RankPopen, Sentinel, Watch
 from procession.values.environment import callers_environment
 from procession.values.errors import GroupFailed, Outcome, RankEnd, SpecError
 from procession.values.policy import Logs, Stop

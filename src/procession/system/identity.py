@@ -47,8 +47,7 @@ def peer_of(sock: socket) -> tuple[int, int]:
     import _socket
     import struct
 
-    raw = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, uid, _ = struct.unpack("3i", raw)
+    pid, uid, _ = struct.unpack("3i", sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12))
     return pid, uid
 
 
@@ -76,8 +75,7 @@ def lives(mark: str) -> bool | None:
     """Tell whether the process with this mark is alive; None if that cannot be seen from here."""
     pid, _, rest = mark.partition("-")
     start, _, where = rest.partition("-")
-    if not (pid.isdecimal() and start.isdecimal() and where.isdecimal()):
-        return None
-    if int(where) != namespace():
+    is_mark = pid.isdecimal() and start.isdecimal() and where.isdecimal()
+    if not is_mark or int(where) != namespace():
         return None
     return start_of(int(pid)) == int(start)
