@@ -8,7 +8,7 @@ import getpass
 import os
 import socket
 
-from cluster.machines import Machines, missing
+from cluster.machines import Machines
 from conftest import command_line, marked, until
 from seams.system import free_port
 
@@ -50,11 +50,6 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PreemptMode=O
 PartitionName=low Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=60
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PreemptMode=OFF PriorityTier=10
 """
-
-
-def missing_programs():
-    """Give what is not installed of all that a cluster needs."""
-    return missing(PROGRAMS)
 
 
 class SlurmCluster(Machines):
