@@ -160,7 +160,9 @@ def test_what_ranks_print_cannot_break_the_view(tmp_path):
     )
     go = tmp_path / "go"
     with Screen("run", "-n", 2, "--live", script, go) as terminal:
-        shown = terminal.until_shown(r"^\[0\] \^\[\[2J", r"^\[1\] \^\[\[2J", r"^1 +RUNNING .*1/2")
+        shown = terminal.until_shown(
+            r"^\[0\] \^\[\[2J", r"^\[1\] \^\[\[2J", r"^1 +RUNNING .*1/2", r"2 RUNNING"
+        )
         assert shown[-1].startswith("evil.py: 2 RUNNING")
         go.touch()
         assert terminal.end() == 0

@@ -47,7 +47,7 @@ def test_the_next_command_takes_it_and_finds_nothing_of_the_last(tmp_path, kept)
     assert f"{COLD}: nothing is kept yet" in first.stderr
     before = ranks_of(first)
     entry = kept.one()
-    assert (entry["uses"], entry["modules"]) == (1, ["decimal", "fractions"])
+    assert (entry["uses"], [*entry["modules"]]) == (1, ["decimal", "fractions"])
     assert entry["pid"] == before[0][0]
     assert_holds_nothing(entry["pid"])
 

@@ -17,7 +17,7 @@ import os
 def tried(name):
     try:
         return __import__(name, fromlist=("WHAT",)).WHAT
-    except (ImportError, AttributeError) as e:
+    except Exception as e:
         return "%s: %s" % (type(e).__name__, e)
 try:
     import space.part
@@ -186,7 +186,9 @@ class Tree:
             return "nothing"
         self._save(path)
         os.remove(path)
-        if self.random.random() < 0.3 and os.path.dirname(path) not in (*self.path, self.root):
+        if self.random.random() < 0.3 and os.path.dirname(path) not in (
+            *(*self.path, self.root, self._at("proj/program")),
+        ):
             shutil.rmtree(os.path.dirname(path))
         return path
 

@@ -57,11 +57,15 @@ def begin(
     """
     making = _Making(spec, output, on_event, control, server)
     try:
-        if server is None and spec.start_method == "fork" and isinstance(spec.program, Function):
-            # The ranks are forks of the thread that asks for them.
-            with Held([plain.SIGINT]) as mask:
-                making.server = fork_server(spec, mask)
         try:
+            if (
+                server is None
+                and spec.start_method == "fork"
+                and isinstance(spec.program, Function)
+            ):
+                # The ranks are forks of the thread that asks for them.
+                with Held([plain.SIGINT]) as mask:
+                    making.server = fork_server(spec, mask)
             group = making.make()
         except OSError as e:
             if started:

@@ -153,7 +153,7 @@ class Frames:
             sealed = fcntl.fcntl(fd, fcntl.F_GET_SEALS) & SEALS == SEALS
             if not sealed or os.fstat(fd).st_size != size:
                 raise ValueError("it is not sealed, or of another size")
-            self.take(kind, at, _held(fd, size))
+            self.take(kind, at, _held(fd, size, may_map=kind == VALUE))
         except MemoryError:
             self.fault = TOO_LARGE
         except (OSError, ValueError) as e:
@@ -162,9 +162,9 @@ class Frames:
             os.close(fd)
 
 
-def _held(fd: int, size: int) -> Body:
+def _held(fd: int, size: int, *, may_map: bool) -> Body:
     """Give what a sealed file holds. A large one is mapped: while it is read, nobody is heard."""
-    if size > MAPPED:
+    if may_map and size > MAPPED:
         import mmap
 
         return memoryview(mmap.mmap(fd, size, mmap.MAP_PRIVATE, mmap.PROT_READ))
