@@ -63,7 +63,8 @@ class Figure:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Figure:
         """Read what `as_dict` gave."""
-        return cls(**{**given, "goals": [Goal(**goal) for goal in given["goals"]]})
+        goals = [Goal(g["at_most"], g["of"]) for g in given["goals"]]
+        return cls(given["name"], given["unit"], given["peer"], given["samples"], goals)
 
 
 def nth(samples: Mapping[str, Sequence[Sequence[float]]], k: int) -> dict[str, list[float]]:

@@ -47,8 +47,8 @@ def main(arguments: list[str]) -> None:
     repeat = options.repeat or (QUICK_REPEAT if options.quick else REPEAT)
     # What a launcher orphans comes to this process, which ends it.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    signal.signal(signal.SIGALRM, lambda *_: sys.exit(late))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGALRM, lambda _number, _frame: sys.exit(late))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="benchmark_") as scratch:
         _equal_environment(scratch)
         signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
