@@ -110,8 +110,7 @@ def drive(nodes: int) -> None:
         procession.start_on(engine, ["/bin/true"], nproc=RANKS).wait()
     except procession.GroupFailed as e:
         assert (e.cause.rank, len(e.end.ended)) == (0, nodes * RANKS - 1)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps([engine.seconds, memory]))
+    print(json.dumps([engine.seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
 
 
 if __name__ == "__main__":
