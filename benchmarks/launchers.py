@@ -119,5 +119,5 @@ def _listens(node: Node) -> bool:
     if node.ended():
         raise RuntimeError(node.output.read_text()[-2000:])
     sockets = Path(f"/proc/{node.launcher.pid}/net")
-    lines = [s for name in ("tcp", "tcp6") for s in (sockets / name).read_text().splitlines()]
+    lines = [s for file in sockets.glob("tcp*") for s in file.read_text().splitlines()]
     return any(f":{PORT:04X} " in s.split(" 0A ")[0] for s in lines if " 0A " in s)
