@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -57,18 +57,13 @@ class Figure:
 
     def as_dict(self) -> dict[str, Any]:
         """Give the figure as JSON has it."""
-        return {
-            "name": self.name,
-            "unit": self.unit,
-            "peer": self.peer,
-            "samples": {s: [float(f"{v:.6g}") for v in vs] for s, vs in self.samples.items()},
-            "goals": [{"at_most": goal.at_most, "of": goal.of} for goal in self.goals],
-        }
+        samples = {s: [float(f"{v:.6g}") for v in vs] for s, vs in self.samples.items()}
+        return {**asdict(self), "samples": samples}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Figure:
         """Read what `as_dict` gave."""
-        goals = tuple(Goal(g["at_most"], g["of"]) for g in given["goals"])
+        goals = [Goal(g["at_most"], g["of"]) for g in given["goals"]]
         return cls(given["name"], given["unit"], given["peer"], given["samples"], goals)
 
 

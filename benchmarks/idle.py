@@ -28,8 +28,7 @@ def idle(plan: Plan, command: list[str]) -> list[float]:
     """Give wake-ups and CPU ms a second, threads, and resident MB."""
     at = plan.directory()
     silence = QUICK_SILENCE if plan.quick else SILENCE
-    logs = str(plan.directory())
-    with launched([w.format(at=at, logs=logs) for w in command], RANKS, at) as (pid, ranks):
+    with launched([w.format(at=at) for w in command], RANKS, at) as (pid, ranks):
         time.sleep(SETTLING)
         side = apart_from(pid, ranks)
         woken, cpu = sum(map(wakeups, side)), sum(map(cpu_seconds, side))
@@ -43,7 +42,7 @@ def idle(plan: Plan, command: list[str]) -> list[float]:
 
 
 def measure(plan: Plan) -> list[Figure]:
-    logged = ["-t", "3", "--log-dir", "{logs}", SCRIPT, "{at}"]
+    logged = ["-t", "3", "--log-dir", "{at}_logs", SCRIPT, "{at}"]
     samples = alternate(
         {
             "ours": lambda: idle(plan, [*PROCESSION, "-n", str(RANKS), *logged]),
@@ -54,13 +53,9 @@ def measure(plan: Plan) -> list[Figure]:
         },
         plan.repeat,
     )
-    rows = (
-        ("wake-ups", "/s", (Goal(2),)),
-        ("CPU time", "ms/s", ()),
-        ("threads", "", (Goal(3),)),
-        ("resident memory", "MB", (Goal(45),)),
-    )
     return [
-        Figure(name, unit, "torchrun", nth(samples, k), goals)
-        for k, (name, unit, goals) in enumerate(rows)
+        Figure("wake-ups", "/s", "torchrun", nth(samples, 0), (Goal(2),)),
+        Figure("CPU time", "ms/s", "torchrun", nth(samples, 1)),
+        Figure("threads", "", "torchrun", nth(samples, 2), (Goal(3),)),
+        Figure("resident memory", "MB", "torchrun", nth(samples, 3), (Goal(45),)),
     ]

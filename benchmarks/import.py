@@ -13,7 +13,7 @@ def measure(plan: Plan) -> list[Figure]:
         return 1e3 * ask("-c", TIMED.format(statement))
 
     def command(words: list[str]) -> float:
-        return run([*words, "true"]).seconds * 1e3
+        return run([*words, "true"])[0] * 1e3
 
     imports = alternate(
         {
@@ -26,7 +26,7 @@ def measure(plan: Plan) -> list[Figure]:
         {
             "ours": lambda: command(PROCESSION),
             "peer": lambda: command([*TORCHRUN, "--no-python"]),
-            "limit": lambda: command([PYTHON, limit("spawn_wait"), "1"]),
+            "limit": lambda: command([PYTHON, limit("spawn_wait"), "1", ""]),
         },
         plan.repeat * ROUNDS,
     )

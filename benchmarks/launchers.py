@@ -1,7 +1,5 @@
 """One line on each of several machines, under procession or torchrun: launchers that run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -12,7 +10,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from measure import PROCESSION, TORCHRUN, program, until
+import psutil
+
+from measure import PROCESSION, TORCHRUN, alternate, program, until
+from script import Plan
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from network import Host, network  # noqa: F401 - the machines: namespaces on one switch
@@ -20,6 +21,18 @@ from network import Host, network  # noqa: F401 - the machines: namespaces on on
 RANK = program("meeting_rank")
 WAYS = {"ours": PROCESSION, "peer": TORCHRUN}
 PORT = 29400
+
+
+class Bench:
+    """Machines, and what is started on them: methods that take a sample of a side."""
+
+    def __init__(self, plan: Plan, hosts: list[Host]) -> None:
+        self.plan, self.hosts = plan, hosts
+
+    def both(self, work: str, repeat: int) -> dict[str, list[float]]:
+        """Take samples of both sides by a method."""
+        take = getattr(self, work)
+        return alternate({side: lambda side=side: take(side) for side in WAYS}, repeat)
 
 
 @dataclass
@@ -89,15 +102,16 @@ class Line:
 
 def kill(host: Host) -> None:
     """Kill all that runs on a machine."""
-    namespace = os.stat(f"/run/netns/{host.name}").st_ino
-    alive = True
-    while alive:
-        alive = False
-        for pid in filter(str.isdecimal, os.listdir("/proc")):
-            with suppress(OSError):  # it has ended
-                if os.stat(f"/proc/{pid}/ns/net").st_ino == namespace:
-                    alive = True
-                    os.kill(int(pid), signal.SIGKILL)
+
+    def runs_there(pid: int) -> bool:
+        with suppress(OSError):  # it has ended, or is nobody's to look at
+            return os.path.samefile(f"/proc/{pid}/ns/net", f"/run/netns/{host.name}")
+        return False
+
+    while pids := list(filter(runs_there, psutil.pids())):
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _listens(node: Node) -> bool:
@@ -105,5 +119,5 @@ def _listens(node: Node) -> bool:
     if node.ended():
         raise RuntimeError(node.output.read_text()[-2000:])
     sockets = Path(f"/proc/{node.launcher.pid}/net")
-    lines = [s for name in ("tcp", "tcp6") for s in (sockets / name).read_text().splitlines()]
+    lines = [s for file in sockets.glob("tcp*") for s in file.read_text().splitlines()]
     return any(f":{PORT:04X} " in s.split(" 0A ")[0] for s in lines if " 0A " in s)

@@ -1,6 +1,5 @@
 """From a rank's `write` of one line to the console: 4 ranks, a line every 50 ms each."""
 
-import os
 import statistics
 import subprocess
 import time
@@ -16,14 +15,9 @@ MARK = b"at "
 
 def delays(command: list[str], lines: int) -> list[float]:
     """Run a launcher whose ranks write when they write; gives the delay of each line in ms."""
-    found: list[float] = []
-    rest = b""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as launcher:
-        assert launcher.stdout is not None
-        while block := os.read(launcher.stdout.fileno(), 65536):
-            now = time.monotonic_ns()
-            *whole, rest = (rest + block).split(b"\n")
-            found += [(now - int(w.partition(MARK)[2])) / 1e6 for w in whole if MARK in w]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as launcher:
+        came = ((time.monotonic_ns(), line) for line in launcher.stdout or ())
+        found = [(now - int(line.partition(MARK)[2])) / 1e6 for now, line in came if MARK in line]
         launcher.wait(PATIENCE)
     if launcher.returncode or len(found) != RANKS * lines:
         raise RuntimeError(f"{len(found)} of {RANKS * lines} lines came: {' '.join(command)}")
@@ -44,19 +38,21 @@ def measure(plan: Plan) -> list[Figure]:
             "prefix": lambda: by("prefix"),
             "peer": lambda: by("elastic"),
             "limit": lambda: delays(
-                [PYTHON, limit("spawn_wait"), str(RANKS), PYTHON, *rank], lines
+                [PYTHON, limit("spawn_wait"), str(RANKS), "", PYTHON, *rank], lines
             ),
         },
         plan.repeat,
     )
-    medians = {way: [statistics.median(run) for run in runs] for way, runs in taken.items()}
-    worst = {way: [max(run) for run in runs] for way, runs in taken.items()}
-    found: list[Figure] = []
-    for name, values, goals in (("median", medians, (Goal(2),)), ("worst", worst, ())):
-        common = {"peer": values["peer"], "limit": values["limit"]}
-        found.append(
-            Figure(f"{name}, by files", "ms", "elastic", {"ours": values["tee"], **common}, goals)
+    measures = (("median", statistics.median, (Goal(2),)), ("worst", max, ()))
+    ways = (("files", {"ours": "tee", "peer": "peer"}), ("pipes", {"ours": "prefix"}))
+    return [
+        Figure(
+            f"{name}, by {how}",
+            "ms",
+            "elastic",
+            {s: [of(run) for run in taken[w]] for s, w in {**sides, "limit": "limit"}.items()},
+            goals,
         )
-        piped = {"ours": values["prefix"], "limit": values["limit"]}
-        found.append(Figure(f"{name}, by pipes", "ms", "elastic", piped, goals))
-    return found
+        for name, of, goals in measures
+        for how, sides in ways
+    ]

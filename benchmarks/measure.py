@@ -4,8 +4,6 @@ A benchmark launches nothing in its own process. Each sample is a program of its
 from nothing, so that no way of launching finds what another one left.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -14,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,16 +50,10 @@ def alternate(ways: Mapping[str, Callable[[], T]], repeat: int) -> dict[str, lis
 # -- programs
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A program that ended well. seconds: from before it was started until it was gone."""
-
-    seconds: float
-    stdout: str
-
-
-def run(command: list[str], env: Mapping[str, str] | None = None) -> Ran:
-    """Run a program to its end. Raises RuntimeError, with its last words, if it fails."""
+def run(command: list[str], env: Mapping[str, str] | None = None) -> tuple[float, str]:
+    """Run a program to its end. Gives the seconds from before it was started until it was gone,
+    and what it has said. Raises RuntimeError, with its last words, if it fails.
+    """
     begin = time.perf_counter()
     done = subprocess.run(
         command,
@@ -77,12 +68,12 @@ def run(command: list[str], env: Mapping[str, str] | None = None) -> Ran:
     if done.returncode != 0:
         words = f"{done.stdout[-500:]}\n{done.stderr[-2000:]}"
         raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n{words}")
-    return Ran(seconds, done.stdout)
+    return seconds, done.stdout
 
 
 def ask(*command: str) -> Any:
     """Run a Python program that prints what it measured, as JSON, in its last line."""
-    return json.loads(run([PYTHON, *command]).stdout.splitlines()[-1])
+    return json.loads(run([PYTHON, *command])[1].splitlines()[-1])
 
 
 def until(condition: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
@@ -117,11 +108,7 @@ def launched(command: list[str], ranks: int, directory: Path):
         finally:
             all_of_it = below(launcher.pid)
             launcher.terminate()
-            try:
-                launcher.wait(20)
-            except subprocess.TimeoutExpired:
-                launcher.kill()
-                launcher.wait()
+            launcher.wait(20)
             for pid in all_of_it - {launcher.pid}:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

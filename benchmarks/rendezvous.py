@@ -1,7 +1,5 @@
 """One line on each of two machines (network namespaces): procession and torchrun, with c10d."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator
@@ -9,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from figures import Figure, Goal
-from launchers import WAYS, Host, Line, Node, all_ended, kill, network
-from measure import alternate, until
+from launchers import Bench, Line, Node, all_ended, kill, network
+from measure import until
 from script import Plan
 
 BLAMED = {
@@ -21,20 +19,21 @@ CAUSES, QUICK_CAUSES = 20, 2
 TRIES = 5
 
 
-class Bench:
-    """Two machines, and what is started on them."""
-
-    def __init__(self, plan: Plan, hosts: list[Host]) -> None:
-        self.plan, self.hosts = plan, hosts
+class Rendezvous(Bench):
+    """On two machines."""
 
     @contextmanager
     def job(self, side: str, how: str) -> Iterator[tuple[Path, list[Node], float]]:
-        """Have the line run on both: its directory, the launchers, when the last was started."""
+        """Have the line run on both, and reduce if it is to: its directory, the launchers, when the
+        last was started.
+        """
         at = self.plan.directory()
         line = Line(self.hosts, "2")
         with line.first(side, at, how) as nodes:
             last = time.monotonic()
             nodes.append(line.start(side, self.hosts[1], at, how))
+            if how == "reduce":
+                until(lambda: len(list(at.glob("begun_*"))) == 2, "ranks that reduce")
             yield at, nodes, last
             until(lambda: all_ended(nodes), "the end of all launchers")
 
@@ -46,20 +45,15 @@ class Bench:
 
     def failure(self, side: str) -> float:
         with self.job(side, "reduce") as (at, nodes, _):
-            self._reduces(at)
             (at / "new_go").write_text("fail")
             (at / "new_go").rename(at / "go")
         return max(node.ended_at for node in nodes) - int((at / "died").read_text()) / 1e9
 
     def loss(self, side: str) -> float:
-        with self.job(side, "reduce") as (at, nodes, _):
-            self._reduces(at)
+        with self.job(side, "reduce") as (_, nodes, _):
             killed = time.monotonic()
             kill(self.hosts[1])
         return nodes[0].ended_at - killed
-
-    def _reduces(self, at: Path) -> None:
-        until(lambda: len(list(at.glob("begun_*"))) == 2, "ranks that reduce")
 
     def wrong_causes(self, side: str) -> float:
         """Give how many of the two launchers do not blame the rank that failed first.
@@ -80,21 +74,17 @@ class Bench:
 
 def measure(plan: Plan) -> list[Figure]:
     with network(2) as hosts:
-        bench = Bench(plan, hosts)
-
-        def both(work: str, repeat: int) -> dict[str, list[float]]:
-            take = getattr(bench, work)
-            return alternate({side: lambda side=side: take(side) for side in WAYS}, repeat)
-
-        firsts = both("first_line", plan.repeat)
-        failures = both("failure", plan.repeat)
-        losses = both("loss", plan.repeat)
-        wrong = both("wrong_causes", QUICK_CAUSES if plan.quick else CAUSES)
-    total = {side: [sum(samples)] for side, samples in wrong.items()}
-    looks = 2 * len(wrong["ours"])
+        bench = Rendezvous(plan, hosts)
+        firsts = bench.both("first_line", plan.repeat)
+        failures = bench.both("failure", plan.repeat)
+        losses = bench.both("loss", plan.repeat)
+        causes = QUICK_CAUSES if plan.quick else CAUSES
+        wrong = {s: [sum(each)] for s, each in bench.both("wrong_causes", causes).items()}
     return [
         Figure("last machine's start to a rank's first line", "s", "torchrun", firsts),
         Figure("a rank fails, until all launchers have ended", "s", "torchrun", failures),
         Figure("a machine is killed, until the other launcher has ended", "s", "torchrun", losses),
-        Figure(f"wrong causes, of {looks} that launchers print", "", "torchrun", total, (Goal(0),)),
+        Figure(
+            f"wrong causes, of {2 * causes} that launchers print", "", "torchrun", wrong, (Goal(0),)
+        ),
     ]

@@ -1,15 +1,13 @@
 """Machines (network namespaces) join an elastic job and leave it: procession and torchrun."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from figures import Figure, Goal
-from launchers import WAYS, Host, Line, Node, all_ended, kill, network
-from measure import alternate, until
+from launchers import WAYS, Bench, Line, Node, all_ended, kill, network
+from measure import until
 from script import Plan
 
 # The shortest last call: torchrun waits as long after a loss, by default 30 s.
@@ -20,20 +18,12 @@ LONGEST = 60.0  # seconds in which a job that lost its host works again, or its 
 SAMPLES_IN_QUICK = 1
 
 
-class Bench:
-    """Machines, and what is started on them."""
-
-    def __init__(self, plan: Plan, hosts: list[Host]) -> None:
-        self.plan, self.hosts = plan, hosts
+class Elastic(Bench):
+    """On machines that come and go."""
 
     @contextmanager
-    def job(
-        self, side: str, nnodes: str, count: int
-    ) -> Iterator[tuple[Path, list[Node], Line, float]]:
-        """Have a job reduce on `count` machines.
-
-        Gives its directory, the launchers, the line, and when all ranks reduced.
-        """
+    def job(self, side: str, nnodes: str, count: int) -> Iterator[tuple[Path, list[Node], Line]]:
+        """Have a job reduce on `count` machines. Gives its directory, the launchers, the line."""
         most = int(nnodes.partition(":")[2])
         line = Line(self.hosts[:most], nnodes, ("--max-restarts", "3"), CONF, ENV)
         at = self.plan.directory()
@@ -47,18 +37,18 @@ class Bench:
                 return len(list(at.glob(f"reduces_{count}_*"))) == count
 
             until(reduces, "ranks that reduce")
-            yield at, nodes, line, time.monotonic()
+            yield at, nodes, line
 
     def loss(self, side: str) -> float:
         """A machine is killed, until a rank begins on the other one."""
-        with self.job(side, "1:2", 2) as (at, _, _, _):
+        with self.job(side, "1:2", 2) as (at, _, _):
             killed = time.monotonic()
             kill(self.hosts[1])
             return until(lambda: _begun(at, 1, killed), "a rank of one") - killed
 
     def join(self, side: str) -> float:
         """A launcher is started on a second machine, until a rank of two begins."""
-        with self.job(side, "1:2", 1) as (at, nodes, line, _):
+        with self.job(side, "1:2", 1) as (at, nodes, line):
             begin = time.monotonic()
             nodes.append(line.start(side, self.hosts[1], at, "elastic"))
             return until(lambda: _begun(at, 2, begin), "a rank of two") - begin
@@ -68,7 +58,7 @@ class Bench:
 
         Gives the seconds until a rank begins on those that are left, 0 if none does.
         """
-        with self.job(side, "2:3", 3) as (at, nodes, _, _):
+        with self.job(side, "2:3", 3) as (at, nodes, _):
             killed = time.monotonic()
             kill(self.hosts[0])
             with suppress(TimeoutError):
@@ -85,10 +75,9 @@ def _begun(at: Path, size: int, since: float) -> float:
 def measure(plan: Plan) -> list[Figure]:
     repeat = SAMPLES_IN_QUICK if plan.quick else plan.repeat
     with network(3) as hosts:
-        bench = Bench(plan, hosts)
-        losses = alternate({s: lambda s=s: bench.loss(s) for s in WAYS}, repeat)
-        joins = alternate({s: lambda s=s: bench.join(s) for s in WAYS}, repeat)
-        ends = alternate({s: lambda s=s: bench.host_loss(s) for s in WAYS}, repeat)
+        bench = Elastic(plan, hosts)
+        losses, joins = bench.both("loss", repeat), bench.both("join", repeat)
+        ends = bench.both("host_loss", repeat)
     again = {s: [begun for begun in ends[s] if begun] for s in WAYS}
     lost = {s: [float(ends[s].count(0.0))] for s in WAYS}
     host = "the machine of the host is killed, of three"

@@ -5,8 +5,6 @@ python benchmarks/run.py lines tee            # these; the others' results stay 
 python benchmarks/run.py --quick              # all, 2 samples of less work; writes nothing
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -39,6 +37,7 @@ NAMES = (
     "lines",
     "scale",
     "import",
+    "nodes",
 )
 
 
@@ -66,23 +65,12 @@ def versions() -> dict[str, str]:
         text=True,
         check=False,
     )
-    own = f"{metadata.version('procession')} ({described.stdout.strip() or 'no source tree'})"
+    source = described.stdout.strip() or "no source tree"
     return {
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
-        "procession": own,
+        "procession": f"{metadata.version('procession')} ({source})",
     }
-
-
-def run(name: str, options: list[str]) -> dict[str, Any] | None:
-    """Run one benchmark; None if it failed, and then it has said why."""
-    load = os.getloadavg()[0]
-    command = [sys.executable, str(HERE / "script.py"), name, *options]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        print(f"{name}: failed", file=sys.stderr)
-        return None
-    return {**json.loads(done.stdout), "load_before": round(load, 2)}
 
 
 def main() -> int:
@@ -102,19 +90,21 @@ def main() -> int:
     found = json.loads(out.read_text(encoding="utf-8"))["benchmarks"] if there else {}
     where = {"machine": machine(), "versions": versions()}
     chosen = given.names or NAMES
-    failed = False
     for name in chosen:
         print(f"{name} ...", file=sys.stderr, flush=True)
         found.pop(name, None)
-        told = run(name, options)
-        failed = failed or told is None
-        if told is not None:
-            found[name] = {**told, **where}
-            if out is not None:
-                results = {"benchmarks": {n: found[n] for n in NAMES if n in found}}
-                out.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        load = os.getloadavg()[0]
+        command = [sys.executable, str(HERE / "script.py"), name, *options]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode != 0:
+            print(f"{name}: failed", file=sys.stderr)
+            continue
+        found[name] = {**json.loads(done.stdout), "load_before": round(load, 2), **where}
+        if out is not None:
+            results = {"benchmarks": {n: found[n] for n in NAMES if n in found}}
+            out.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(f"\n{tables(found[name] for name in chosen if name in found)}")
-    return int(failed)
+    return int(any(name not in found for name in chosen))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """100, 300 and 1,000 × /bin/sleep: all started, one killed, all ended."""
 
+from collections.abc import Callable
+
 from figures import Figure, Goal
 from measure import alternate, ask, limit, program
 from script import Plan
@@ -22,21 +24,19 @@ def measure(plan: Plan) -> list[Figure]:
         },
         plan.repeat,
     )
-    found: list[Figure] = []
-    for n in counts:
-        each = {s: [t[n][0] / n * 1e3 for t in times] for s, times in samples.items()}
-        goals = (Goal(1, "peer"),)
-        found.append(Figure(f"start per rank, {n:,} ranks", "ms", "elastic", each, goals))
+
+    def each(value: Callable[[Times], float]) -> dict[str, list[float]]:
+        return {side: [value(times) for times in taken] for side, taken in samples.items()}
+
     few, many = counts[0], counts[-1]
-    growth = {
-        side: [(t[many][0] / many) / (t[few][0] / few) for t in times]
-        for side, times in samples.items()
-    }
-    name = f"start per rank, {many:,} to {few}"
-    found.append(Figure(name, "×", "elastic", growth, (Goal(1.3),)))
-    for n in counts:
-        each = {s: [t[n][1] for t in times] for s, times in samples.items()}
+    growth = each(lambda times: (times[many][0] / many) / (times[few][0] / few))
+    found = [Figure(f"start per rank, {many:,} to {few}", "×", "elastic", growth, (Goal(1.3),))]
+    for k, n in enumerate(counts):
+        start, end = each(lambda t, n=n: t[n][0] / n * 1e3), each(lambda t, n=n: t[n][1])
+        found.insert(
+            k, Figure(f"start per rank, {n:,} ranks", "ms", "elastic", start, (Goal(1, "peer"),))
+        )
         found.append(
-            Figure(f"failure to end, {n:,} ranks", "s", "elastic", each, (Goal(1.5, "limit"),))
+            Figure(f"failure to end, {n:,} ranks", "s", "elastic", end, (Goal(1.5, "limit"),))
         )
     return found

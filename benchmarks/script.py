@@ -1,7 +1,5 @@
 """Run one benchmark with a time limit, and leave nothing: `python benchmarks/script.py NAME`."""
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json
@@ -12,7 +10,6 @@ import tempfile
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
 
 import psutil
 
@@ -46,24 +43,22 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--repeat", type=int, help=f"samples of each way (default: {REPEAT})")
     options = parser.parse_args(arguments)
     measure = import_module(options.name).measure
+    late = f"{options.name}: took longer than {MOST_SECONDS:g} s"
     repeat = options.repeat or (QUICK_REPEAT if options.quick else REPEAT)
     # What a launcher orphans comes to this process, which ends it.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    signal.signal(signal.SIGALRM, _late)
-    signal.signal(signal.SIGTERM, _told_to_end)
-    try:
-        with tempfile.TemporaryDirectory(prefix="benchmark_") as scratch:
-            _equal_environment(scratch)
-            signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
-            try:
-                found = measure(Plan(repeat, options.quick, Path(scratch)))
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                _end_all_below()
-    except TimeoutError as e:
-        sys.exit(f"{options.name}: {str(e) or f'took longer than {MOST_SECONDS:g} s'}")
-    figures = [figure.as_dict() for figure in found]
-    print(json.dumps({"benchmark": options.name, "repeat": repeat, "figures": figures}))
+    signal.signal(signal.SIGALRM, lambda _number, _frame: sys.exit(late))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
+    with tempfile.TemporaryDirectory(prefix="benchmark_") as scratch:
+        _equal_environment(scratch)
+        signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+        try:
+            found = measure(Plan(repeat, options.quick, Path(scratch)))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            _end_all_below()
+    told = {"benchmark": options.name, "repeat": repeat}
+    print(json.dumps({**told, "figures": [figure.as_dict() for figure in found]}))
 
 
 def _equal_environment(scratch: str) -> None:
@@ -72,29 +67,17 @@ def _equal_environment(scratch: str) -> None:
         os.environ.pop(name, None)
     # An installed package has its bytecode; that of a source tree is written by its first run.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    for name in ("cache", "tmp"):
-        os.mkdir(os.path.join(scratch, name))
-    os.environ["XDG_CACHE_HOME"] = os.path.join(scratch, "cache")
-    os.environ["TMPDIR"] = os.path.join(scratch, "tmp")
+    for variable, name in (("XDG_CACHE_HOME", "cache"), ("TMPDIR", "tmp")):
+        os.environ[variable] = os.path.join(scratch, name)
+        os.mkdir(os.environ[variable])
     os.environ["OMP_NUM_THREADS"] = "1"  # what torchrun sets; mp.spawn would not
 
 
 def _end_all_below() -> None:
-    while True:
-        for child in psutil.Process().children():
+    while children := psutil.Process().children():  # what they orphan comes next
+        for child in children:
             child.kill()
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
-
-
-def _late(*_: object) -> NoReturn:
-    raise TimeoutError
-
-
-def _told_to_end(*_: object) -> NoReturn:
-    sys.exit(128 + signal.SIGTERM)
+        psutil.wait_procs(children)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,16 @@ def measure(plan: Plan) -> list[Figure]:
             plan.repeat,
         )
         goals = (Goal(1.1 * size),) if kind == "array" and of == 1 else ()
-        for n, (what, unit) in enumerate((("PSS of all", "MB"), ("to the end of their work", "s"))):
-            name = f"{kind} of {size} MB: {what}"
-            figures.append(Figure(name, unit, "multiprocessing", nth(samples, n), goals * (n == 0)))
+        figures += [
+            Figure(
+                f"{kind} of {size} MB: PSS of all", "MB", "multiprocessing", nth(samples, 0), goals
+            ),
+            Figure(
+                f"{kind} of {size} MB: to the end of their work",
+                "s",
+                "multiprocessing",
+                nth(samples, 1),
+            ),
+        ]
     again = {"ours": [restart(plan, ARRAY // of) for _ in range(plan.repeat)]}
     return [*figures, Figure("array: failure to all at work", "s", "", again)]

@@ -7,5 +7,12 @@ from starting import start
 
 def measure(plan: Plan) -> list[Figure]:
     samples = start(plan, 16, "plain_rank", lambda text: text.count("a rank is here"))
-    goals = (Goal(1 / 10, "peer"), Goal(1.2, "limit"))
-    return [Figure("16 ranks, to the end", "s", "torchrun", samples, goals)]
+    return [
+        Figure(
+            "16 ranks, to the end",
+            "s",
+            "torchrun",
+            samples,
+            (Goal(1 / 10, "peer"), Goal(1.2, "limit")),
+        )
+    ]

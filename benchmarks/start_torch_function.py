@@ -13,8 +13,7 @@ def measure(plan: Plan) -> list[Figure]:
 
     ways = {"ours": "procession", "peer": "spawn", "limit": "limit"}
     samples = alternate({side: lambda w=way: launch(w) for side, way in ways.items()}, plan.repeat)
-    first, second = Goal(1 / 12, "peer"), Goal(1.4, "limit")
     return [
-        Figure("first launch", "s", "mp.spawn", nth(samples, 0), (first,)),
-        Figure("second launch", "s", "mp.spawn", nth(samples, 1), (second,)),
+        Figure("first launch", "s", "mp.spawn", nth(samples, 0), (Goal(1 / 12, "peer"),)),
+        Figure("second launch", "s", "mp.spawn", nth(samples, 1), (Goal(1.4, "limit"),)),
     ]

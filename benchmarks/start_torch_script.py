@@ -6,9 +6,14 @@ from starting import start
 
 
 def measure(plan: Plan) -> list[Figure]:
-    def said(text: str) -> int:
-        return text.count("has torch")  # torchrun's ranks may share a line
-
-    samples = start(plan, 16, "torch_rank", said, "torch")
-    goals = (Goal(1 / 15, "peer"), Goal(1.3, "limit"))
-    return [Figure("16 ranks, to the end", "s", "torchrun", samples, goals)]
+    # torchrun's ranks may share a line
+    samples = start(plan, 16, "torch_rank", lambda text: text.count("has torch"), "torch")
+    return [
+        Figure(
+            "16 ranks, to the end",
+            "s",
+            "torchrun",
+            samples,
+            (Goal(1 / 15, "peer"), Goal(1.3, "limit")),
+        )
+    ]

@@ -1,7 +1,5 @@
 """Ranks of a script from the command line, by procession, torchrun and the limit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from measure import PROCESSION, PYTHON, TORCHRUN, alternate, ask, limit, program, run
@@ -19,15 +17,15 @@ def start(
     count, path = str(ranks), program(script)
 
     def launch(*command: str) -> float:
-        ran = run([*command, path])
-        if said(ran.stdout) != ranks:
-            raise RuntimeError(f"{said(ran.stdout)} of {ranks} ranks spoke:\n{ran.stdout}")
-        return ran.seconds
+        seconds, text = run([*command, path])
+        if said(text) != ranks:
+            raise RuntimeError(f"{said(text)} of {ranks} ranks spoke:\n{text}")
+        return seconds
 
     def by_hand() -> float:
         if modules:
             return launch(PYTHON, limit("fork_ranks"), count, modules)
-        return ask(limit("spawn_wait"), count, PYTHON, path)
+        return ask(limit("spawn_wait"), count, "", PYTHON, path)
 
     return alternate(
         {

@@ -9,8 +9,6 @@ is a package directly below `procession`, or a module beside them. tests/test_la
 what rooms import.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import json
@@ -39,17 +37,15 @@ def size(root: Path) -> dict[str, int]:
         "chaos": [root / "chaos"],
         "benchmarks and scripts of docs": [root / "benchmarks", root / "docs"],
     }
-    files = {part: [p for d in where for p in d.rglob("*.py")] for part, where in parts.items()}
-    every = [path for some in files.values() for path in some]
-    lines = {path: lines_of(path) for path in every}
     found: dict[str, int] = {}
-    for part, some in files.items():
-        found[f"{part}: lines"] = sum(lines[path] for path in some)
-        found[f"{part}: statements"] = sum(map(statements_of, some))
+    for part, where in parts.items():
+        files = [path for directory in where for path in directory.rglob("*.py")]
+        found[f"{part}: lines"] = sum(map(lines_of, files))
+        found[f"{part}: statements"] = sum(map(statements_of, files))
     data = [p for p in source.rglob("*") if p.is_file() and p.suffix not in {".py", ".pyc"}]
     found["src: bytes of data"] = sum(p.stat().st_size for p in data)
     for room in sorted(p for p in source.iterdir() if p.is_dir() and any(p.rglob("*.py"))):
-        found[f"src/{room.name}: lines"] = sum(lines[path] for path in room.rglob("*.py"))
+        found[f"src/{room.name}: lines"] = sum(map(lines_of, room.rglob("*.py")))
     pages = [root / "README.md", *(root / "docs").rglob("*.md")]
     found["docs: words"] = sum(len(p.read_text(encoding="utf-8").split()) for p in pages)
     found["docs: pages"] = len(pages)
@@ -63,12 +59,10 @@ def lines_of(path: Path) -> int:
     for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
         if token.type in LAYOUT:
             begins = begins or token.type != tokenize.COMMENT
-        elif token.type == tokenize.STRING and begins:
-            begins = False
-        else:
-            begins = False
-            if token.string not in NO_CODE:
-                code.add(token.start[0])
+            continue
+        if token.string not in NO_CODE and not (begins and token.type == tokenize.STRING):
+            code.add(token.start[0])
+        begins = False
     return len(code)
 
 

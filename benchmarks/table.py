@@ -4,8 +4,6 @@ python benchmarks/table.py                                  # print the table of
 python benchmarks/table.py --write docs/performance.md      # put it there, between the markers
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Mapping

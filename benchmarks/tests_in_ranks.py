@@ -2,6 +2,7 @@
 
 import os
 import resource
+from contextlib import suppress
 
 from figures import Figure, Goal, nth
 from measure import HERE, PYTHON, alternate, program, run
@@ -14,11 +15,9 @@ GOALS = {"": 0.045, "gloo": 0.110}  # seconds
 
 def reap() -> float:
     """Wait for all that a session has left to end; gives the CPU seconds of all before."""
-    try:
+    with suppress(ChildProcessError):
         while True:
             os.waitpid(-1, 0)
-    except ChildProcessError:
-        pass
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -36,9 +35,9 @@ def sample(plan: Plan, name: str, group: str, tests: int) -> tuple[float, float]
     }
     command = [PYTHON, "-m", "pytest", "-p", "tests_clock", "-p", "procession.pytest.plugin"]
     command += ["-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(at), program(name)]
-    ran = run(command, env)
-    if f"{tests} passed" not in ran.stdout:
-        raise RuntimeError(f"{name}: not {tests} passed:\n{ran.stdout[-2000:]}")
+    _, text = run(command, env)
+    if f"{tests} passed" not in text:
+        raise RuntimeError(f"{name}: not {tests} passed:\n{text[-2000:]}")
     took, used = map(float, (at / "clock").read_text().split())
     return took / tests, (reap() - before - used) / tests
 

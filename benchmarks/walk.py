@@ -7,8 +7,6 @@ and once two launchers with two each meet by c10d. What runs at an import does n
 --names: with the functions.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -2,6 +2,8 @@
 
 import re
 import time
+from collections.abc import Callable
+from itertools import count
 
 from figures import Figure, Goal
 from measure import PROCESSION, PYTHON, TORCHRUN, alternate, program, run
@@ -24,45 +26,33 @@ def measure(plan: Plan) -> list[Figure]:
         "XDG_CACHE_HOME": str(plan.directory()),
         "XDG_RUNTIME_DIR": str(plan.directory()),  # templates of its own
     }
-    edits = 0
+    edits = count(1)
 
     def first_line(command: list[str]) -> float:
         """Edit the script, and launch it; gives the seconds until the last rank is in it."""
-        nonlocal edits
-        edits += 1
-        script.write_text(SCRIPT.format(edit=edits))
+        edit = next(edits)
+        script.write_text(SCRIPT.format(edit=edit))
         begin = time.monotonic()
-        ran = run([*command, str(script)], env)
-        at = [float(found) for found in re.findall(rf"at (\S+) edit {edits}\b", ran.stdout)]
+        _, text = run([*command, str(script)], env)
+        at = [float(found) for found in re.findall(rf"at (\S+) edit {edit}\b", text)]
         if len(at) != RANKS:
-            raise RuntimeError(f"{len(at)} of {RANKS} ranks spoke:\n{ran.stdout}")
+            raise RuntimeError(f"{len(at)} of {RANKS} ranks spoke:\n{text}")
         return max(at) - begin
 
     def train(command: list[str]) -> float:
-        ran = run([*command, program(DDP)], env)
-        if trained(ran.stdout) != DDP_RANKS:
-            raise RuntimeError(f"not {DDP_RANKS} ranks with one result:\n{ran.stdout}")
-        return ran.seconds
+        seconds, text = run([*command, program(DDP)], env)
+        if trained(text) != DDP_RANKS:
+            raise RuntimeError(f"not {DDP_RANKS} ranks with one result:\n{text}")
+        return seconds
 
-    warm = [*PROCESSION, "--warm", "-n"]
-    peer = [*TORCHRUN, "--nproc-per-node"]
+    def both(launch: Callable[[list[str]], float], ranks: int) -> dict[str, list[float]]:
+        warm = [*PROCESSION, "--warm", "-n", str(ranks)]
+        peer = [*TORCHRUN, "--nproc-per-node", str(ranks)]
+        launch(warm)  # cold; it leaves what the others take
+        return alternate({"ours": lambda: launch(warm), "peer": lambda: launch(peer)}, plan.repeat)
+
     try:
-        first_line([*warm, str(RANKS)])  # cold; it leaves what the others take
-        edited = alternate(
-            {
-                "ours": lambda: first_line([*warm, str(RANKS)]),
-                "peer": lambda: first_line([*peer, str(RANKS)]),
-            },
-            plan.repeat,
-        )
-        train([*warm, str(DDP_RANKS)])
-        taught = alternate(
-            {
-                "ours": lambda: train([*warm, str(DDP_RANKS)]),
-                "peer": lambda: train([*peer, str(DDP_RANKS)]),
-            },
-            plan.repeat,
-        )
+        edited, taught = both(first_line, RANKS), both(train, DDP_RANKS)
     finally:
         run([PYTHON, "-m", "procession", "warm", "stop"], env)
     goals = (Goal(0.25), Goal(1 / 60, "peer"))

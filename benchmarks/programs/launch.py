@@ -19,7 +19,7 @@ LOOK = 0.001  # seconds between two looks of elastic, whose default is 1
 
 
 def start(way, n, *command):
-    """Start a program n times. Gives the group; what waits, and says who failed; what closes it."""
+    """Start a program n times. Gives the group, and what waits, and says who failed."""
     launcher = import_module(way)
     if way == "procession":
         group = launcher.start(command, nproc=n)
@@ -31,16 +31,10 @@ def start(way, n, *command):
                 return {e.cause.rank}
             return set()
 
-        return group, wait, lambda: None
-    logs = tempfile.TemporaryDirectory()
-    group = launcher.start(n, logs.name, *command)
-
-    def close():
-        group.close()
-        logs.cleanup()
-
-    # It has ended the others, and counts them, too.
-    return group, lambda period: {*group.wait(period=period).failures}, close
+        return group, wait
+    group = launcher.start(n, tempfile.mkdtemp(), *command)
+    # It has ended the others, and counts them, too; and it has closed itself.
+    return group, lambda period: {*group.wait(period=period).failures}
 
 
 def commands(way, n):
@@ -48,20 +42,17 @@ def commands(way, n):
     seconds = []
     for _ in range(2):
         begin = time.perf_counter()
-        _, wait, close = start(way, n, "/bin/true")
+        _, wait = start(way, n, "/bin/true")
         assert not wait(LOOK)
-        close()
         seconds.append(time.perf_counter() - begin)
     return seconds
 
 
 def detect(way, n, directory):
     """Run detect_rank.py: when `wait` had returned, in ns of the monotonic clock."""
-    _, wait, close = start(way, n, sys.executable, RANK, directory)
+    _, wait = start(way, n, sys.executable, RANK, directory)
     assert n - 1 in wait(1)
-    now = time.monotonic_ns()
-    close()
-    return now
+    return time.monotonic_ns()
 
 
 def many(way, n):
@@ -69,13 +60,11 @@ def many(way, n):
     if way == "procession":
         import_module(way).run(["/bin/true"])  # imports, and an agent that rests
     begin = time.perf_counter()
-    group, wait, close = start(way, n, "/bin/sleep", "1000")
+    group, wait = start(way, n, "/bin/sleep", "1000")
     started = time.perf_counter()
     os.kill(group.pids()[n // 2], signal.SIGKILL)
     assert n // 2 in wait(LOOK)
-    ended = time.perf_counter()
-    close()
-    return started - begin, ended - started
+    return started - begin, time.perf_counter() - started
 
 
 if __name__ == "__main__":

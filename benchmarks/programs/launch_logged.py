@@ -9,28 +9,23 @@ the CPU seconds of the launching side (this process, and an agent) in DIRECTORY/
 import os
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 
-def by_procession(n, directory, command):
-    import procession
-
-    std = procession.Std.ALL if directory else procession.Std.NONE
-    logs = procession.Logs(directory, tee=std)
+def by_procession(procession, n, directory, command):
+    logs = procession.Logs(directory, tee=procession.Std.ALL if directory else procession.Std.NONE)
     procession.run([sys.executable, *command], nproc=n, logs=logs)
     me = os.getpid()
-    resting = Path(f"/proc/{me}/task/{me}/children").read_text().split()
     return sum(
         int((task / "schedstat").read_text().split()[0]) / 1e9
-        for pid in resting
+        for pid in Path(f"/proc/{me}/task/{me}/children").read_text().split()  # an agent that rests
         for task in Path(f"/proc/{pid}/task").iterdir()
     )
 
 
-def by_elastic(n, directory, command):
+def by_elastic(elastic, n, directory, command):
     from torch.distributed.elastic.multiprocessing import Std
-
-    import elastic
 
     prefixes = {rank: f"[{rank}] " for rank in range(n)}
     group = elastic.start(n, directory, sys.executable, *command, prefixes=prefixes, tee=Std.ALL)
@@ -41,11 +36,8 @@ def by_elastic(n, directory, command):
 
 if __name__ == "__main__":
     way, n, directory, command = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4:]
-    if way == "elastic":
-        import elastic  # noqa: F401 - not part of the work
-    else:
-        import procession  # noqa: F401
-    begin = time.process_time()
     launch = by_elastic if way == "elastic" else by_procession
-    other = launch(n, directory if way != "prefix" else None, command)
+    launcher = import_module(launch.__name__.removeprefix("by_"))  # is not part of the work
+    begin = time.process_time()
+    other = launch(launcher, n, directory if way != "prefix" else None, command)
     Path(directory, "launcher").write_text(str(time.process_time() - begin + other))

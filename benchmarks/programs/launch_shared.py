@@ -16,8 +16,8 @@ def main(way, kind, size, ranks, directory):
     make = partial(load, kind, size, directory)
     if way == "spawn":
         context = multiprocessing.get_context("spawn")
-        given = (None, kind, size, directory)
-        processes = [context.Process(target=stay_alone, args=given) for _ in range(ranks)]
+        start = partial(context.Process, target=stay_alone, args=(kind, size, directory))
+        processes = [start() for _ in range(ranks)]
         for process in processes:
             process.start()
         processes[0].join()

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from notes import note
+
 APART = 5_000_000  # ns between two failures
 
 
@@ -17,10 +19,10 @@ def main(how: str, at: Path) -> None:
     rank = int(os.environ["RANK"])
     if how == "elastic":
         size = os.environ["WORLD_SIZE"]
-        note(at / f"world_{size}_{rank}_{os.getpid()}", time.monotonic_ns())
+        note(at, f"world_{size}_{rank}_{os.getpid()}")
         reduce(rank, at, f"reduces_{size}_{rank}")
     if how != "reduce":
-        note(at / f"begun_{rank}", time.monotonic_ns())
+        note(at, f"begun_{rank}")
     if how == "pair":
         while len(list(at.glob("begun_*"))) < 2:
             time.sleep(0.001)
@@ -28,7 +30,7 @@ def main(how: str, at: Path) -> None:
         mine = first + (0 if rank == 1 else APART)
         while time.monotonic_ns() < mine:
             pass
-        note(at / f"failed_{rank}", time.monotonic_ns())
+        note(at, f"failed_{rank}")
         raise ValueError(f"failure of rank {rank}")
     if how == "reduce":
         reduce(rank, at, f"begun_{rank}")
@@ -44,18 +46,11 @@ def reduce(rank: int, at: Path, first: str) -> None:
     while True:
         dist.all_reduce(torch.ones(1))
         if not (at / first).exists():
-            note(at / first, time.monotonic_ns())
+            note(at, first)
         if rank == 1 and go.exists() and go.read_text() == "fail":
-            note(at / "died", time.monotonic_ns())
+            note(at, "died")
             os._exit(3)
         time.sleep(0.01)
-
-
-def note(path: Path, value: int) -> None:
-    """Write a number so that nobody reads a part of it."""
-    new = path.with_name(f"new_{path.name}")
-    new.write_text(str(value))
-    new.rename(path)
 
 
 if __name__ == "__main__":

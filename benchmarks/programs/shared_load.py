@@ -38,7 +38,7 @@ def stay(data, directory):
     signal.pause()
 
 
-def stay_alone(_, kind, size, directory):
+def stay_alone(kind, size, directory):
     """Do as `stay`, and load before."""
     stay(load(kind, size, directory), directory)
 
