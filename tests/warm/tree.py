@@ -17,7 +17,7 @@ import os
 def tried(name):
     try:
         return __import__(name, fromlist=("WHAT",)).WHAT
-    except Exception as e:
+    except (ImportError, AttributeError) as e:
         return "%s: %s" % (type(e).__name__, e)
 try:
     import space.part
@@ -220,7 +220,8 @@ class Tree:
     def _unrelated(self):
         directory = self.random.choice(self.path[:3])
         name = self.random.choice(("log.txt", "b.py.swp", "notes/x.txt", "other.py", "program.log"))
-        self.write(os.path.join(directory, name), self._what())
+        content = self._module() if name.endswith(".py") else self._what()
+        self.write(os.path.join(directory, name), content)
         return name
 
     def _zip(self):
