@@ -95,7 +95,7 @@ class Warm:
                     raise Unusable("this process may not look into what is kept")
                 distance, why = ask(agent, ("take", wanted), "taken")
             except Gone:
-                distance, why = 1, "another run has just taken what was kept"
+                distance, why = 1, "what was kept has just ended, or works for another run"
             except Unusable as e:
                 distance, why = 0, f"what is kept cannot be used: {e}"
             if agent is not None and not why:
