@@ -8,14 +8,6 @@ from support import run_python, write
 FRESH = ("spawn", pytest.param("forkserver", marks=pytest.mark.long))
 
 
-def said(tmp_path, source, *words, **options):
-    """Run a script that must end well; give what it printed, sorted."""
-    script = write(tmp_path / "main.py", source)
-    done = run_python(script, *words, cwd=tmp_path, **options)
-    assert (done.returncode, done.stderr) == (0, "")
-    return sorted(done.stdout.splitlines())
-
-
 @pytest.mark.parametrize("method", FRESH)
 def test_a_guarded_script_is_imported_again(tmp_path, method):
     """As the original does: what stands there by itself holds in ranks, too."""
@@ -39,7 +31,9 @@ def test_a_guarded_script_is_imported_again(tmp_path, method):
             print("x", random.random())
             mp.start_processes(work, (Config(),), nprocs=2, start_method="{method}")
         """
-    first, second, own = said(tmp_path, source, "--fast")
+    done = run_python(write(tmp_path / "main.py", source), "--fast", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second, own = sorted(done.stdout.splitlines())
     number = own.split()[1]
     assert [first, second] == [f"{i} __mp_main__ {number} True ['--fast']" for i in range(2)]
 

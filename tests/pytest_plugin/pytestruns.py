@@ -1,11 +1,14 @@
 """Runs of pytest in a process of their own, and what came of them."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
+
+import pytest
 
 QUIET = ("-p", "no:randomly", "-p", "no:asyncio", "-p", "no:cacheprovider")
 
@@ -17,9 +20,6 @@ class Run:
     code: int
     text: str
     cases: dict = field(default_factory=dict)
-
-    def outcome(self, name):
-        return self.cases[name][0]
 
     def message(self, name):
         return self.cases[name][1]
@@ -61,9 +61,12 @@ def ended(process, where, limit=150):
     with process:
         try:
             text, _ = process.communicate(timeout=limit)
-        except BaseException:
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)  # it says where its ranks are
+            text, _ = process.communicate(timeout=30)
+            pytest.fail(f"this run of pytest had not ended after {limit} s:\n{text}")
+        finally:
             process.kill()
-            raise
     found = Run(process.returncode, text)
     report = where / "report.xml"
     if report.exists():

@@ -2,12 +2,9 @@
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 
 import pytest
-from pytestruns import QUIET
+from pytestruns import begun
 
 from support import alive, until
 
@@ -90,19 +87,8 @@ def session(tmp_path):
     """Start pytest on a file with a test; gives the process. NOTES: where ranks note something."""
 
     def start(text):
-        (tmp_path / "test_a.py").write_text(textwrap.dedent(text))
-        (tmp_path / "pytest.ini").touch()
-        started = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *QUIET, f"--basetemp={tmp_path}/base"],
-            cwd=tmp_path,
-            env={**os.environ, "NOTES": str(tmp_path / "notes")},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        processes.append(started)
-        return started
+        processes.append(begun(tmp_path, test_a=text, env={"NOTES": str(tmp_path / "notes")}))
+        return processes[-1]
 
     processes = []
     yield start

@@ -1,5 +1,6 @@
 """A rank is a process like any other: descriptors, signals, exit handlers, threads, stdin."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -51,6 +52,16 @@ def test_a_function_has_few_descriptors(method):
         del others[str(stacks)]
         assert len(others) == 1, others  # its outcome channel
         assert next(iter(others.values())).startswith("socket:")
+
+
+@pytest.mark.parametrize("method", ["forkserver", "fork"])
+def test_what_a_function_opens_is_closed_by_nobody_else(method):
+    def lost():
+        opened = [fd for _ in range(20) for fd in os.pipe()]
+        gc.collect()  # of what the process has that this one is a fork of
+        return [fd for fd in opened if not os.path.exists(f"/proc/self/fd/{fd}")]
+
+    assert procession.run(lost, nproc=4, start_method=method) == [[]] * 4
 
 
 SIGNALS = """

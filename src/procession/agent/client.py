@@ -67,7 +67,8 @@ class Agent:
         """
         reap_dying()
         with _lock:
-            return cls.of(boot.start(env, room=room, passed=passed))
+            started = boot.start(env, room=room, passed=passed)
+            return cls(started.pid, started.sock)
 
     @classmethod
     def taken(cls, pid: int, sock: socket.socket) -> Agent:
@@ -82,11 +83,6 @@ class Agent:
             raise
         with _lock:
             return cls(pid, sock, own=False)
-
-    @classmethod
-    def of(cls, started: boot.Started) -> Agent:
-        """Use one that was started."""
-        return cls(started.pid, started.sock)
 
     @classmethod
     def fork(cls, live: Any, mask: set[Any] | None = None) -> Agent:

@@ -140,7 +140,7 @@ class Outcomes:
     def _pace(self, too_much: bool) -> None:
         """Read no channels while too much waits for the launcher."""
         if too_much and not self._paused:
-            for channel in self._channels:
+            for channel in self.channels:
                 if not channel.ended:
                     self._loop.forget(channel.fd)
                     self._paused[channel.rank] = channel
@@ -151,16 +151,20 @@ class Outcomes:
                     self._loop.watch(channel.fd, lambda rank=rank: self._read(rank), first=True)
 
     @property
-    def _channels(self) -> list[Channel]:
+    def channels(self) -> list[Channel]:
+        """Those of the processes that live, or whose last words were not read yet."""
         return [p.channel for p in self._processes if p is not None and p.channel is not None]
 
-    @property
-    def own(self) -> list[int]:
-        """The descriptors of the channels."""
-        return [channel.fd for channel in self._channels]
+    def leave(self) -> None:
+        """Close the channels in a rank, whose loop is that of the agent.
+
+        By their objects: a socket that is collected later would close what has its number then.
+        """
+        for channel in self.channels:
+            channel.close()
 
     def close(self) -> None:
         """Close the channels."""
-        for channel in self._channels:
+        for channel in self.channels:
             self._loop.forget(channel.fd)
-            channel.close()
+        self.leave()

@@ -125,8 +125,7 @@ def key(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
     blocked = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     ignored = tuple(n for n in SIGNALS if signal.getsignal(n) is signal.SIG_IGN)
     # The last is also looked at alone, see `_changed`.
-    early = _early(env)
-    return sys.executable, flags, early, blocked, ignored, tuple(passed), read_plain()
+    return sys.executable, flags, _early(env), blocked, ignored, tuple(passed), read_plain()
 
 
 def prepare(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:
@@ -169,7 +168,7 @@ def _take_early(wanted: Key) -> None:
     while boot.early:
         started = boot.early[-1]
         its_own = (*wanted[:2], _early(started.env), *wanted[3:-2], (), wanted[-1])
-        _idle.append(Lease(its_own, NOTHING, Agent.of(started)))
+        _idle.append(Lease(its_own, NOTHING, Agent(started.pid, started.sock)))
         boot.early.pop()  # not before: each one is known all the time, see `others_than`
 
 

@@ -365,7 +365,7 @@ class Run:
     @property
     def own(self) -> list[int]:
         """The descriptors that ranks are not to have."""
-        return [*self.outcomes.own, self._limits.board]
+        return [*(each.fd for each in self.outcomes.channels), self._limits.board]
 
     def close(self) -> None:
         """Give up its descriptors and deadlines: the group is over."""

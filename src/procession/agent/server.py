@@ -186,8 +186,7 @@ class Server:
 
     def _clear_wakeups(self) -> None:
         try:
-            while len(os.read(self._woken, 4096)) == 4096:
-                pass
+            os.read(self._woken, 4096)
         except BlockingIOError:
             pass
 
@@ -387,6 +386,8 @@ class Server:
     def _leave(self) -> None:
         """Give up what is the agent's own, in a rank that does not exec."""
         self._quiet.end()
+        if self._run is not None:
+            self._run.outcomes.leave()
         own = self._own
         self._receiver.close()
         self._sender.drop()
