@@ -9,14 +9,20 @@ from seams.values import GroupEnd, Outcome, RankEnd
 def part(node, *, failed=(), stacks=()):
     """Make the part of a node with 4 ranks of which those in `failed` failed by themselves."""
     ends = [
-        RankEnd(rank=r, pid=1, outcome=Outcome.EXITED, happened_at=node * 10 + r + 1)
+        RankEnd(
+            rank=node * 4 + r,
+            pid=1,
+            outcome=Outcome.EXITED,
+            happened_at=node * 10 + r + 1,
+            host=f"n{node}",
+        )
         for r in range(4)
     ]
     end = GroupEnd(
         "job",
         4,
-        failures=tuple(e for e in ends if e.rank in failed),
-        ended=tuple(e for e in ends if e.rank not in failed),
+        failures=tuple(e for e in ends if e.rank % 4 in failed),
+        ended=tuple(e for e in ends if e.rank % 4 not in failed),
     )
     told = [{"said": said, "ranks": list(ranks)} for said, ranks in stacks]
     return NodePart(

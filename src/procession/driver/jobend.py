@@ -61,11 +61,11 @@ class NodePart(Record):
 
     host: its name. first, nproc: what number its first rank has, and how many it has. named:
     whether reports name the node beside its host. clocks: its clock against ours. failed: its first
-    failure, as reported when it happened. end: how it ended. lost: why its node process is gone,
-    while it had ranks; lost_at: when it was heard last. stacks: where its ranks were, put together
-    as `text.Together` has it. errors: error reports of ranks that failed, by local rank. values:
-    pickles, by local rank. pids, exits: of processes that its ranks have or had, by local rank.
-    looked: its ranks as it has described them last.
+    failure, as reported when it happened. end: how it ended; ranks have their numbers in the job in
+    both. lost: why its node process is gone, while it had ranks; lost_at: when it was heard last.
+    stacks: where its ranks were, put together as `text.Together` has it. errors: error reports of
+    ranks that failed, by local rank. values: pickles, by local rank. pids, exits: of processes that
+    its ranks have or had, by local rank. looked: its ranks as it has described them last.
     """
 
     node: int
@@ -194,19 +194,21 @@ def of_job(part: NodePart, end: RankEnd) -> RankEnd:
     )
 
 
+def all_of_job(part: NodePart, end: GroupEnd) -> GroupEnd:
+    """Give the end of a node's group with the numbers of its ranks in the job, and by our clock."""
+
+    def here(ends: Sequence[RankEnd]) -> tuple[RankEnd, ...]:
+        return tuple(of_job(part, each) for each in ends)
+
+    failures, ended, finished = map(here, (end.failures, end.ended, end.finished))
+    return end.__replace__(failures=failures, ended=ended, finished=finished)
+
+
 def _ends(part: NodePart) -> GroupEnd:
     first, nproc = part.first, part.nproc
-
-    def here(end: RankEnd) -> RankEnd:
-        return of_job(part, end)
-
     if part.end is not None:
-        return part.end.__replace__(
-            failures=tuple(map(here, part.end.failures)),
-            ended=tuple(map(here, part.end.ended)),
-            finished=tuple(map(here, part.end.finished)),
-        )
-    known = [here(part.failed)] if part.failed is not None else []
+        return part.end
+    known = [part.failed] if part.failed is not None else []
     lost = [
         RankEnd(
             rank=first + rank,
@@ -298,8 +300,7 @@ def cause_of(parts: Sequence[NodePart]) -> str | None:
     for part in parts:
         end = part.failure
         if end is not None:
-            at = part.clocks.ours(end.happened_at)
-            failures.append((at, f"rank {part.first + end.rank} {what_happened(end)}"))
+            failures.append((end.happened_at, f"rank {end.rank} {what_happened(end)}"))
         elif part.lost:
             failures.append((part.lost_at, f"node {part.node} was lost: {part.lost}"))
     return min(failures)[1] if failures else None

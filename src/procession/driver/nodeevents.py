@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from procession.driver.jobend import NodePart, ended_unasked, of_job
+from procession.driver.jobend import NodePart, all_of_job, ended_unasked, of_job
 from procession.driver.jobstate import JobState, NodeRecord
 from procession.engines.plain import group_end, rank_end
 from procession.engines.tunnel import possible
@@ -133,9 +133,8 @@ class NodeEvents:
         if message.kind == "ready":
             self._handle(Happened(SlotEvent.READY, slot))
         elif message.kind == "failed":
-            part.failed = rank_end(fields["end"])
-            rank = part.first + part.failed.rank
-            state.note("rank_failed", slot, facts=facts_of_failure(part.failed, rank))
+            part.failed = of_job(part, rank_end(fields["end"]))
+            state.note("rank_failed", slot, facts=facts_of_failure(part.failed))
             self._handle(Happened(SlotEvent.FAILED, slot))
         elif message.kind == "event":
             self._note(node, part, fields)
@@ -145,7 +144,7 @@ class NodeEvents:
             if state.reception is None and permitted(state.work.spec.program)["pickles"]:
                 part.values[int(fields["rank"])] = message.blob
         elif message.kind == "ended":
-            part.end, part.failed = group_end(fields["end"]), None
+            part.end, part.failed = all_of_job(part, group_end(fields["end"])), None
             part.state = str(fields["state"])
             part.stacks = fields["stacks"]
             part.take_look(fields["looked"])

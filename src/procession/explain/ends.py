@@ -226,12 +226,10 @@ def facts_of_start(spec: Spec, run_id: str) -> Facts:
     }
 
 
-def facts_of_failure(end: RankEnd, rank: int | None = None) -> Facts:
-    """Give what the event of a failure says. end: of the rank that failed first. rank: its number
-    in the job, where that is another one.
-    """
+def facts_of_failure(end: RankEnd) -> Facts:
+    """Give what the event of a failure says. end: of the rank that failed first."""
     facts: Facts = {
-        "failed_rank": end.rank if rank is None else rank,
+        "failed_rank": end.rank,
         "outcome": end.outcome.name.lower(),
         "message": _message(end),
         **_exit(end.exit),
