@@ -13,13 +13,7 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("slurm_cluster", ["linuxproc", "pgid"], indirect=True)
 
 
-@pytest.fixture(scope="session")
-def slurm_cluster(request):
-    """Four nodes that live as long as the test run: they are made before a test looks around.
-
-    Tests run on one after another that differ in how Slurm tells which processes are a step's.
-    """
-    cluster = SlurmCluster(proctrack=getattr(request, "param", "linuxproc"))
+def running(cluster):
     try:
         cluster.start()
         yield cluster
@@ -27,45 +21,45 @@ def slurm_cluster(request):
         cluster.stop()
 
 
+def used(cluster, monkeypatch):
+    for name, value in cluster.env.items():
+        monkeypatch.setenv(name, value)
+    yield cluster
+    cluster.clear()
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster(request):
+    """Four nodes that live as long as the test run: they are made before a test looks around.
+
+    Tests run on one after another that differ in how Slurm tells which processes are a step's.
+    """
+    yield from running(SlurmCluster(proctrack=getattr(request, "param", "linuxproc")))
+
+
 @pytest.fixture
 def slurm(slurm_cluster, monkeypatch):
     """The cluster, idle and usable by this process; idle again afterwards."""
-    for name, value in slurm_cluster.env.items():
-        monkeypatch.setenv(name, value)
-    yield slurm_cluster
-    slurm_cluster.clear()
+    yield from used(slurm_cluster, monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def networked_cluster():
     """Three nodes, each with a network of its own, and so has the head, where commands run."""
     with network(4) as hosts:
-        cluster = SlurmCluster(3, hosts=hosts)
-        try:
-            cluster.start()
-            yield cluster
-        finally:
-            cluster.stop()
+        yield from running(SlurmCluster(3, hosts=hosts))
 
 
 @pytest.fixture
 def networked(networked_cluster, monkeypatch):
-    for name, value in networked_cluster.env.items():
-        monkeypatch.setenv(name, value)
-    yield networked_cluster
-    networked_cluster.clear()
+    yield from used(networked_cluster, monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def ssh_machines():
     """Three machines with an sshd each, and the head, where commands run."""
     with network(4) as hosts:
-        cluster = SshCluster(hosts)
-        try:
-            cluster.start()
-            yield cluster
-        finally:
-            cluster.stop()
+        yield from running(SshCluster(hosts))
 
 
 @pytest.fixture

@@ -9,13 +9,7 @@ from seams.values import GroupEnd, Outcome, RankEnd
 def part(node, *, failed=(), stacks=()):
     """Make the part of a node with 4 ranks of which those in `failed` failed by themselves."""
     ends = [
-        RankEnd(
-            rank=node * 4 + r,
-            pid=1,
-            outcome=Outcome.EXITED,
-            happened_at=node * 10 + r + 1,
-            host=f"n{node}",
-        )
+        RankEnd(node * 4 + r, 1, Outcome.EXITED, happened_at=node * 10 + r + 1, host=f"n{node}")
         for r in range(4)
     ]
     end = GroupEnd(

@@ -317,12 +317,13 @@ class World:
             taken.state = "is gone"
             return -1
         process.asked.append(self.kernel.tick())
+        taken.letter = "RS"[taken.pid % 2]
         if process.plan.dump is None:
             return -1
         return File(self.kernel, "dump").fd
 
-    def _ask(self, taken, *_):
-        process = self.kernel.table[taken.pid]
+    def _ask(self, asked, _):
+        process = self.kernel.table[asked.taken.pid]
         self.kernel.at(process.plan.dump, lambda: setattr(process, "dumped", True))
         return True
 

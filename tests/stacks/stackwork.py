@@ -28,6 +28,11 @@ def beat():
         procession.beat(1, note="x" * 100)
 
 
+def compare():
+    while True:
+        sorted(range(1000), key=lambda n: -n)
+
+
 def wait():
     threading.Event().wait()
 
@@ -109,7 +114,7 @@ def child():
 
 
 WORK = (sleep, beat, wait, hold_the_lock, stop, block, handle, ignore, become, pause, write_garbage,
-        close_all, exhaust, fork, threads, deep, child)  # fmt: skip
+        close_all, exhaust, fork, threads, deep, child, compare)  # fmt: skip
 NUMBERS = {work.__name__: number for number, work in enumerate(WORK)}
 
 

@@ -126,13 +126,12 @@ def test_a_rank_that_becomes_another_program_as_it_is_asked(tmp_path, monkeypatc
             time.sleep(0.001)
         os.execvp("sleep", ["sleep", "1000"])
 
-    def late(pidfd):  # in the agent: it is a fork of this process
+    def late(pidfd, number):  # in the agent: it is a fork of this process
         if (tmp_path / "now").exists():
             go_on.touch()
-            with open(f"/proc/self/fdinfo/{pidfd}") as f:
-                pid = f.read().partition("Pid:")[2].split()[0]
+            pid = Path(f"/proc/self/fdinfo/{pidfd}").read_text().partition("Pid:")[2].split()[0]
             until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
-        ask(pidfd)
+        ask(pidfd, number)
 
     monkeypatch.setattr(stacks, "_send", late)
     with procession.start(work, nproc=1, start_method="fork") as group:
@@ -276,3 +275,11 @@ def test_commands_are_not_waited_for(tmp_path):
     e = failure_of(["sh", "-c", 'test "$RANK" = 1 || exec sleep 100; exit 3'], nproc=2)
     assert e.end.stacks == ()
     assert e.cause.rank == 1
+
+
+def test_a_rank_that_runs_lives_on_however_often_it_is_asked():
+    """Between two frames of an interpreter, a look at them from C would end it."""
+    with procession.start(stackwork.do, args=(["compare"],), nproc=1, stop=QUICK) as group:
+        until(lambda: group.stacks(5.0)[0]["frames"])
+        for _ in range(150):
+            assert group.stacks(5.0)[0]["frames"]

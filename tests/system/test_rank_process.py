@@ -70,7 +70,7 @@ SIGNALS = """
         for line in f:
             if line.startswith(("SigBlk", "SigIgn", "SigCgt", "ShdPnd", "SigPnd")):
                 print(line.strip())
-    print(sorted((n.name, str(signal.getsignal(n))) for n in signal.Signals))
+    print([(n.name, str(signal.getsignal(n))) for n in signal.Signals if n.name != "SIGWINCH"])
 """
 
 

@@ -121,11 +121,11 @@ def test_the_interpreter_and_what_is_installed(tmp_path):
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site = tmp_path / "env" / "lib" / version / "site-packages"
     more = tmp_path / "more"
+    write(tmp_path / "program.py", "def value(): return 1\n")
     write(site / "one.pth", f"{more}\n")
     written = (site / "one.pth").stat().st_ctime_ns
     # What is younger than the interpreter may have changed after this has read it.
     until(lambda: clock() > written + OLDER, "it is older than the interpreter")
-    write(tmp_path / "program.py", "def value(): return 1\n")
     source = str(Path(procession.__file__).parents[1])
     with Importer(tmp_path / "env" / "bin" / "python", PYTHONPATH=source) as own:
         value, imported = own.ask([tmp_path], watched=True)

@@ -26,7 +26,7 @@ DYING_TIME = 1.0  # seconds that it may take to die of SIGKILL; one that is froz
 
 
 _dying: list[Child] = []  # that were killed, and are to be reaped when they die
-_known: dict[int, None] = {}  # the pids of those of this process that have not been reaped
+_known: dict[int, Agent] = {}  # by pid: those of this process that have not been reaped
 _lock = threading.Lock()  # held while an agent is started; see `others_than`
 
 
@@ -55,7 +55,7 @@ class Agent:
         self.sharing = ""
         self.page = ""
         self.lasting = False
-        _known[pid] = None
+        _known[pid] = self
 
     @classmethod
     def start(
@@ -250,13 +250,14 @@ def starting() -> threading.Lock:
     return _lock
 
 
-def forget_all() -> None:
-    """Forget the agents of the process that this one was forked from."""
+def _forget_in_child() -> None:
+    # A forked child must not keep the sockets open: an agent goes when its launcher is gone.
     global _lock
     _lock = threading.Lock()
-    _known.clear()
     while _dying:
         _dying.pop().close()
+    while _known:
+        _known.popitem()[1].abandon()
 
 
 def reap_dying() -> None:
@@ -271,3 +272,6 @@ def reap_dying() -> None:
             process.close()
         else:
             _dying.append(process)
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from procession.agent import boot
-from procession.agent.client import Agent, forget_all, reap_dying
+from procession.agent.client import Agent, reap_dying
 from procession.system.facts import read_plain
 from procession.system.processes import is_dying
 from procession.values.base import Value
@@ -104,7 +104,6 @@ class Lease(Value):
 NOTHING = Preload()
 _lock = threading.Lock()
 _idle: list[Lease] = []
-_working: set[Agent] = set()
 
 
 def is_early(name: str) -> bool:
@@ -196,16 +195,7 @@ def work(agent: Agent, wanted: Key, preload: Preload) -> Lease:
         # Also to one that has them all: it says again what keeps it from forking.
         agent.importing = preload.modules
         agent.send(("preload", preload.message), [], [])
-    with _lock:
-        _working.add(agent)
     return Lease(wanted, preload, agent)
-
-
-def forget(agent: Agent) -> None:
-    """Let go of an agent that works for somebody else now."""
-    with _lock:
-        _working.discard(agent)
-    agent.let_go()
 
 
 def _take(wanted: Key, preload: Preload) -> Lease | None:
@@ -240,33 +230,19 @@ def _ended() -> list[Lease]:
     return ended
 
 
-def adopt(agent: Agent) -> None:
-    """Register an agent that was started elsewhere."""
-    with _lock:
-        _working.add(agent)
-
-
 def release(lease: Lease) -> None:
     """Give an agent back; it is kept for the next launch if it still answers.
 
     The numbers of descriptors that were passed to it may mean other files by then.
     """
     if lease.preload.own or lease.agent.lost or lease.agent.waiting or lease.key[-2]:
-        discard(lease.agent)
+        lease.agent.close()
         return
     with _lock:
-        _working.discard(lease.agent)
         lease.agent.send(("idle", IDLE_SECONDS), [], [])
         surplus = _keep(lease)
     for each in surplus:
         each.close(IDLE_GOING_TIME)
-
-
-def discard(agent: Agent) -> None:
-    """End an agent, which is not to be used again."""
-    with _lock:
-        _working.discard(agent)
-    agent.close()
 
 
 def close() -> None:
@@ -280,14 +256,9 @@ def close() -> None:
 
 
 def _forget_in_child() -> None:
-    # A forked child must not keep the sockets open: an agent goes when its launcher is gone.
     global _lock
     _lock = threading.Lock()
-    for agent in [*(e.agent for e in _idle), *_working]:
-        agent.abandon()
     _idle.clear()
-    _working.clear()
-    forget_all()
 
 
 atexit.register(close)

@@ -3,8 +3,9 @@
 Theory of operation. See `worker.stackfile` for how a rank answers. Before it is asked, it is looked
 at: the signal goes only to a rank that has a handler for it (a program that a rank has become has
 none). It does not go to a rank that is stopped, has the signal blocked, or sleeps until a signal
-comes (ours would wake it). Then timers of the loop look at the memory file repeatedly: the kernel
-does not notify anybody of its growth, and the whole takes a few milliseconds. A dump is complete
+comes (ours would wake it). One that runs is asked gently, and with the other signal if it does not
+answer. Timers of the loop look at the memory file repeatedly: the kernel does not notify anybody of
+its growth, and the whole takes a few milliseconds. A dump is complete
 when the outermost frame of the main thread is there; if that frame is not known, when the dump has
 not grown for a while.
 
@@ -28,7 +29,7 @@ from procession.system.processes import (
     waits_for_signal,
 )
 from procession.values.base import Record
-from procession.worker.stackfile import FIRST_FD, SIGNAL, name_of
+from procession.worker.stackfile import FIRST_FD, GENTLE, SIGNAL, name_of
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ MOST = 60_000  # bytes of one rank's dump
 SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks of the loop, which counts in ms
 TO_MAIN_THREAD = 1  # PIDFD_SIGNAL_THREAD, since Linux 6.9: to the thread whose number the pid is
 UNCHANGED = 0.004  # seconds after which a dump whose end is not known is taken for whole
+NATIVE = 0.02  # seconds after which one that runs, and has not answered, is in native code
 # The outermost frame of a rank: of `entry.py`, or of the launcher that it was forked from.
 ENDS = ('/procession/agent/entry.py"', '"<string>"', '"<frozen runpy>"')
 
@@ -65,9 +67,18 @@ class Taken(Record):
 
 
 class _Asked(Record):
+    """One that was asked. insist_at: when it is asked again, if it has not answered; 0: never."""
+
     taken: Taken
+    pidfd: int
     fd: int
     grown_at: float
+    insist_at: float
+
+    def close(self) -> None:
+        """Close its descriptors."""
+        os.close(self.pidfd)
+        os.close(self.fd)
 
 
 class Stacks:
@@ -113,11 +124,12 @@ class Stacks:
             elif pidfd >= 0:
                 os.close(pidfd)
         for taken, pidfd, fd in ready:  # all in one go, for a picture of one moment
-            if _ask(taken, pidfd, fd):
-                self._open.append(_Asked(taken, fd, time.monotonic()))
+            now, gently = time.monotonic(), taken.letter == "R"
+            asked = _Asked(taken, pidfd, fd, now, now + NATIVE if gently else 0.0)
+            if _ask(asked, GENTLE if gently else SIGNAL):
+                self._open.append(asked)
             else:
-                os.close(fd)
-            os.close(pidfd)
+                asked.close()
         self._wait()
 
     def _wait(self) -> None:
@@ -132,9 +144,12 @@ class Stacks:
         still: list[_Asked] = []
         for asked in self._open:
             if _is_whole(asked) or not self._lives(asked.taken.rank):
-                os.close(asked.fd)
-            else:
-                still.append(asked)
+                asked.close()
+                continue
+            if 0 < asked.insist_at < time.monotonic() and not asked.taken.text:
+                asked.insist_at = 0.0
+                _ask(asked, SIGNAL)
+            still.append(asked)
         self._open = still
         self._wait()
 
@@ -158,7 +173,7 @@ class Stacks:
     def close(self) -> None:
         """Close the files of what is being taken."""
         for asked in self._open:
-            os.close(asked.fd)
+            asked.close()
         self._open = []
 
 
@@ -180,26 +195,26 @@ def _look_at(taken: Taken, pidfd: int) -> int:
     return _memory_file(taken.pid)
 
 
-def _ask(taken: Taken, pidfd: int, fd: int) -> bool:
+def _ask(asked: _Asked, number: int) -> bool:
     """Ask a process, unless it sleeps until a signal comes; gives whether it was asked."""
     try:
-        os.ftruncate(fd, 0)
-        if waits_for_signal(wait_channel(taken.pid)):
-            taken.state = describe(taken.pid)
+        os.ftruncate(asked.fd, 0)
+        if waits_for_signal(wait_channel(asked.taken.pid)):
+            asked.taken.state = describe(asked.taken.pid)
             return False
-        _send(pidfd)
+        _send(asked.pidfd, number)
     except OSError:
         return False
     return True
 
 
-def _send(pidfd: int) -> None:
+def _send(pidfd: int, number: int) -> None:
     try:
-        signal.pidfd_send_signal(pidfd, SIGNAL, None, TO_MAIN_THREAD)
+        signal.pidfd_send_signal(pidfd, number, None, TO_MAIN_THREAD)
     except OSError as e:
         if e.errno != errno.EINVAL:
             raise
-        signal.pidfd_send_signal(pidfd, SIGNAL)  # a thread that begins may take it, and show itself
+        signal.pidfd_send_signal(pidfd, number)  # a thread that begins may take it, and show itself
 
 
 def _memory_file(pid: int) -> int:

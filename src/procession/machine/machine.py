@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from procession.agent import pool
 from procession.agent.client import Agent
 from procession.explain.ends import facts_of_rank, load_words
 from procession.explain.records import RankRecord
@@ -335,7 +334,7 @@ class Machine:
             if link.lost:
                 lost = link.server
                 link.renew(self._jobs.lease())
-                pool.discard(lost)
+                lost.close()
             terms = terms_of(self._spec, self.life, warm=self._jobs.warm)
             link.send("rules", terms, fds=(self.resources.board.fd,))
             self._jobs.begin(link.server, attempt)

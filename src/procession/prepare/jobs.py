@@ -292,7 +292,7 @@ class RankJobs:
         if server is not None and clean and self._lease is not None:
             self._release(self._lease)
         elif server is not None and not (server.lasting and clean and not server.waiting):
-            pool.discard(server)
+            server.close()
         elif server is not None:
             server.send(("idle", None), [], [])
         self._close_all()
@@ -322,9 +322,7 @@ def fork_server(spec: Spec, mask: set[Any] | None = None) -> Agent:
     """Fork this process to be the agent of a function; see `Agent.fork`."""
     assert isinstance(spec.program, Function)
     check_proc()
-    server = Agent.fork((spec.program.call, list(spec.args), list(spec.kwargs)), mask)
-    pool.adopt(server)
-    return server
+    return Agent.fork((spec.program.call, list(spec.args), list(spec.kwargs)), mask)
 
 
 def _umask() -> int:

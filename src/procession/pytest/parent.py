@@ -18,7 +18,6 @@ import select
 
 import pytest
 
-from procession.agent import pool
 from procession.explain.report import what_happened
 from procession.pytest import fresh, sharedfixtures, spawned, subtests
 from procession.pytest.debugging import NotForRanks
@@ -210,7 +209,7 @@ class Parent(Reporting):
                 self._interrupted = item.nodeid, f"the shared fixture {making} was being made"
             agent.kill()
             raise
-        pool.discard(agent)
+        agent.close()
         what = f"the shared fixture {making}" if making else "somebody"
         raise ProcessionError(f"{what} has ended the process that ranks are forked from")
 
@@ -237,7 +236,7 @@ class Parent(Reporting):
         if kept is not None:
             agent = kept.link.server
             kept.close(PATIENCE_WITH_KEPT if by_themselves else 0.0)
-            pool.discard(agent)
+            agent.close()
 
     # -- hooks
 
@@ -267,7 +266,7 @@ class Parent(Reporting):
         self._end_kept()
         agent, self._agent = self._agent, None
         if agent is not None:
-            pool.discard(agent)
+            agent.close()
         spawned.end()
         spare, self._spare = self._spare, None
         if spare is not None:

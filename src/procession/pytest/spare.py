@@ -35,7 +35,6 @@ from collections import defaultdict
 from functools import partial
 from importlib import import_module
 
-from procession.agent import pool
 from procession.agent.client import Agent, reap_dying
 from procession.pytest import inrank, renew, spawned
 from procession.pytest.talk import Line, pair
@@ -78,7 +77,6 @@ class Spare:
             raise OSError(said)
         agent = Agent(pid, socket.socket(fileno=fds[0]), own=False)
         agent.page, agent.lasting = said, True
-        pool.adopt(agent)
         return agent
 
     def process(self, fds: tuple[int, ...]) -> None:

@@ -124,9 +124,9 @@ class Warm:
         most = read_most(os.environ)
         why = lease.preload.own or self._release(lease.agent, lease.preload, most)
         if why:
-            pool.discard(lease.agent)
+            lease.agent.close()
             return why
-        pool.forget(lease.agent)
+        lease.agent.let_go()
         try:
             for surplus in templates()[:-most]:
                 surplus.end()

@@ -115,8 +115,7 @@ class _Undisturbed:
 
     def __enter__(self) -> None:
         self._came: list[int] = []
-        handlers = {number: signal.getsignal(number) for number in ENDING}
-        self._before = {n: h for n, h in handlers.items() if h is not None}
+        self._before = {n: h for n in ENDING if (h := signal.getsignal(n)) is not None}
         for number in self._before:
             signal.signal(number, self._note)
 
@@ -153,11 +152,7 @@ def _exit_code(e: SystemExit) -> int:
 
 def _silence() -> None:
     """Keep the interpreter from printing the exception a second time, with our frames."""
-    sys.excepthook = _print_nothing
-
-
-def _print_nothing(*_: object) -> None:
-    pass
+    sys.excepthook = lambda *_: None  # pyright: ignore[reportUnknownLambdaType]
 
 
 def run_forked(job: Job) -> NoReturn:

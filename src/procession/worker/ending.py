@@ -132,13 +132,11 @@ def leave(code: int) -> None:
             return
         if code == 0:
             wait_for_peers()  # before anything is destroyed that holds a connection
-        _flush_files()  # the collector may close a file before its buffer is flushed
-        _flush_standard()
+        _flush()  # the collector may close a file before its buffer is flushed
         # What the program has put in their place may need its modules.
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         birth.forget_later_modules()
-        _flush_files()
-        _flush_standard()
+        _flush()
         ctypes: Any = sys.modules["ctypes"]
         ctypes.CDLL(None).fflush(None)
     except Exception:
@@ -154,15 +152,8 @@ def exit_at_once(code: int) -> NoReturn:
     os._exit(code & 0xFF)
 
 
-def _flush_standard() -> None:
-    """Flush the standard streams. Raises what they raise."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and not stream.closed:  # pyright: ignore[reportUnnecessaryComparison]
-            stream.flush()
-
-
-def _flush_files() -> None:
-    """Flush the streams of the program."""
+def _flush() -> None:
+    """Flush the streams of the program, then the standard streams. Raises what these raise."""
     import _io
 
     kinds = (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom)
@@ -174,6 +165,9 @@ def _flush_files() -> None:
                     each.flush()
             except Exception:
                 pass  # the interpreter could not report it either
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:  # pyright: ignore[reportUnnecessaryComparison]
+            stream.flush()
 
 
 def call_together(function: Callable[..., Any], *args: Any) -> Any:

@@ -36,10 +36,10 @@ Frame = tuple[str, int, str]  # file, line (0: not known), function
 
 _HEAD = re.compile(r"(Stack|Current thread .*|Thread .*) \(most recent call")
 _FRAME = re.compile(r'  File (?:"(.*)"|\?\?\?), line ([0-9]{1,9}|\?\?\?) in (.*)$')
+_ASKED = '/procession/worker/stackfile.py",'  # what writes it
 # Frames of ours below a program, and those between them and the program.
 _BELOW = re.compile(
-    r"(^|/)procession/(worker/(bootstrap|program|process|ending|outcome|streams)|"
-    r"agent/\w+)\.py$"
+    r"(^|/)procession/(worker/(bootstrap|program|process|ending|outcome|streams)|agent/\w+)\.py$"
 )
 _BETWEEN = re.compile(r"^<string>$|^<frozen runpy>$|/runpy\.py$")
 
@@ -107,9 +107,8 @@ def read_dump(text: str) -> tuple[Frame, ...]:
     for line in text.split("\n"):
         if _HEAD.match(line):
             frames = []
-        elif frames is not None and (frame := _FRAME.match(line)):
-            at = int(frame[2]) if frame[2] != "???" else 0
-            frames.append((frame[1] or "???", at, frame[3]))
+        elif frames is not None and (frame := _FRAME.match(line)) and _ASKED not in line:
+            frames.append((frame[1] or "???", int(frame[2].replace("???", "0")), frame[3]))
     return tuple(frames or ())
 
 
