@@ -16,6 +16,27 @@ import pytest
 
 from support import PROCESSION, START_PATIENCE, until
 
+KEY = {"PROCESSION_JOB_KEY": "0123456789abcdef-of-this-test"}
+PATIENCE = 100  # seconds: several interpreters start on a busy machine
+# Counts steps, and keeps the count; each line of the log is one step that counts.
+STEPS = """
+import os, sys, time
+
+rank, size = int(os.environ["RANK"]), os.environ["WORLD_SIZE"]
+log, checkpoint, last = sys.argv[1], sys.argv[1] + ".step", int([*sys.argv, 0][2])
+step = int(open(checkpoint).read()) if os.path.exists(checkpoint) else 0
+print(f"rank {rank} of {size} from step {step > 0}, {os.environ['TORCHELASTIC_RESTART_COUNT']}",
+      flush=True)
+while step < last or os.path.exists(sys.argv[1] + ".hold"):
+    step += 1
+    if rank == 0:
+        with open(checkpoint + ".new", "w") as f:
+            f.write(str(step))
+        with open(log, "a") as f:  # one write, before the step counts
+            f.write(f"{step} {size}\\n")
+        os.replace(checkpoint + ".new", checkpoint)
+    time.sleep(0.01)
+"""
 # Becomes the command on the terminal that is its standard input, as a login shell would.
 ON_TERMINAL = """
 import fcntl, os, sys, termios

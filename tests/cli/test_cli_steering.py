@@ -122,6 +122,13 @@ def test_logs_from_files(ticks, tmp_path):
     assert done.stdout == f"tick {number - 1}\ntick {number}\n"
 
 
+def test_logs_of_a_rank_that_started_again_alone_and_of_the_others(tmp_path):
+    words = f"run -n 3 --restart-scope rank --max-restarts 1 --log-dir {tmp_path} -t 3 --no-python"
+    life = 'echo $TORCHELASTIC_RESTART_COUNT; test "$RANK$TORCHELASTIC_RESTART_COUNT" != 10'
+    assert command(*words.split(), "sh", "-c", life).returncode == 0
+    assert command("logs", only(tmp_path)).stdout == "[0] 0\n[1] 1\n[2] 0\n"
+
+
 def test_logs_over_the_socket(ticks):
     with Watched("run", "-n", 2, ticks) as launcher:
         launcher.shows(b"[0] tick 3\n", b"[1] tick 3\n")

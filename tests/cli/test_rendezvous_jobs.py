@@ -7,35 +7,13 @@ import socket
 import sys
 
 import pytest
-from commandline import Watched
+from commandline import KEY, PATIENCE, STEPS, Watched
 
 from conftest import until
 from seams.system import free_port
 from support import write
 
-KEY = {"PROCESSION_JOB_KEY": "0123456789abcdef-of-this-test"}
 pytestmark = pytest.mark.timeout(500)
-PATIENCE = 100  # seconds: several interpreters start on a busy machine
-
-# Counts steps, and keeps the count; each line of the log is one step that counts.
-STEPS = """
-import os, sys, time
-
-rank, size = int(os.environ["RANK"]), os.environ["WORLD_SIZE"]
-log, checkpoint, last = sys.argv[1], sys.argv[1] + ".step", int(sys.argv[2])
-step = int(open(checkpoint).read()) if os.path.exists(checkpoint) else 0
-print(f"rank {rank} of {size} from step {step > 0}, {os.environ['TORCHELASTIC_RESTART_COUNT']}",
-      flush=True)
-while step < last or os.path.exists(sys.argv[1] + ".hold"):
-    step += 1
-    if rank == 0:
-        with open(checkpoint + ".new", "w") as f:
-            f.write(str(step))
-        with open(log, "a") as f:  # one write, before the step counts
-            f.write(f"{step} {size}\\n")
-        os.replace(checkpoint + ".new", checkpoint)
-    time.sleep(0.01)
-"""
 
 
 def words(port, nnodes, *rest, job="J", conf="join_timeout=60"):

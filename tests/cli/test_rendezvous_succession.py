@@ -5,36 +5,14 @@ import os
 import signal
 
 import pytest
-from commandline import PROCESSION, Watched
+from commandline import KEY, PATIENCE, PROCESSION, STEPS, Watched
 
 from conftest import until
 from network import network
 from seams.system import free_port
 from support import write
 
-KEY = {"PROCESSION_JOB_KEY": "0123456789abcdef-of-this-test"}
-PATIENCE = 100  # seconds: several interpreters start on a busy machine
 pytestmark = pytest.mark.timeout(300)
-
-# Counts steps, and keeps the count; each line of the log is one step that counts.
-STEPS = """
-import os, sys, time
-
-rank, size = int(os.environ["RANK"]), os.environ["WORLD_SIZE"]
-log, checkpoint = sys.argv[1], sys.argv[1] + ".step"
-step = int(open(checkpoint).read()) if os.path.exists(checkpoint) else 0
-print(f"rank {rank} of {size} from step {step > 0}, {os.environ['TORCHELASTIC_RESTART_COUNT']}",
-      flush=True)
-while os.path.exists(sys.argv[1] + ".hold"):
-    step += 1
-    if rank == 0:
-        with open(checkpoint + ".new", "w") as f:
-            f.write(str(step))
-        with open(log, "a") as f:  # one write, before the step counts
-            f.write(f"{step} {size}\\n")
-        os.replace(checkpoint + ".new", checkpoint)
-    time.sleep(0.02)
-"""
 
 
 @pytest.fixture

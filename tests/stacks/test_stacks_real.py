@@ -142,7 +142,6 @@ def test_a_rank_that_becomes_another_program_as_it_is_asked(tmp_path, monkeypatc
         os.kill(group.pids()[0], signal.SIGKILL)
         with pytest.raises(procession.GroupFailed) as caught:
             group.wait()
-    assert go_on.exists()
     assert caught.value.cause.exit.signal == signal.SIGKILL  # and not what came before
 
 
@@ -281,5 +280,4 @@ def test_a_rank_that_runs_lives_on_however_often_it_is_asked():
     """Between two frames of an interpreter, a look at them from C would end it."""
     with procession.start(stackwork.do, args=(["compare"],), nproc=1, stop=QUICK) as group:
         until(lambda: group.stacks(5.0)[0]["frames"])
-        for _ in range(150):
-            assert group.stacks(5.0)[0]["frames"]
+        assert all(group.stacks(5.0)[0]["frames"] for _ in range(150))

@@ -27,6 +27,7 @@ from procession.engines.rendezvous.member import (
 from procession.engines.rendezvous.secret import Trust, find_trust
 from procession.engines.rendezvous.succession import Succession
 from procession.engines.rendezvous.terms import Terms
+from procession.engines.tunnel import check
 from procession.explain.summary import summary
 from procession.group.group import CONTROL
 from procession.output.wiring import Output
@@ -72,6 +73,7 @@ def run_together(
     terms = with_address(terms)
     plan: Plan | None = None
     try:
+        check(request.engine.link_encryption if request.engine else "auto")
         trust = find_trust(terms)
         # What all launchers refuse is refused before any of them waits for another one.
         own = share_of(request.spec, terms)

@@ -82,8 +82,14 @@ def logs(options: dict[str, Any], run: Run) -> int:
     streams: Streams = [s for s in STREAMS if options.get(f"std{s}")] or STREAMS
     with consoles() as shown_on:
         files = Files(run.directory, rank, streams, lines, shown_on)
-        if run.directory and files.there:
-            _show_files(run, files, streams, shown_on, follow=follow)
+        if run.directory and files.wanted():
+            if not (follow and run.socket):
+                files.show()
+                return 0
+            files.follow()
+            with suppress(NotAnswered), connect(run) as connection:
+                show_events(connection, streams, shown_on, files)
+            files.close()
             return 0
         if not run.socket or rank is not None:
             raise NotAnswered(_no_files(run, rank))
@@ -111,24 +117,12 @@ def _no_files(run: Run, rank: int | None) -> str:
     return f"there are no files {of_rank}{where}: -t 3 or -r 3 keeps them, with --log-dir"
 
 
-def _show_files(
-    run: Run, files: Files, streams: Streams, shown_on: Consoles, *, follow: bool
-) -> None:
-    """Show the files; with `follow` until the run has ended."""
-    if not (follow and run.socket):
-        files.show()
-        return
-    files.follow()
-    with suppress(NotAnswered), connect(run) as connection:
-        show_events(connection, streams, shown_on, files)
-    files.close()
-
-
 def attach(options: dict[str, Any], run: Run) -> int:
     """Attach to a run; returns the exit code."""
     if not run.socket and run.runs:
-        why = f"a program of your own started it (pid {run.launcher})"
-        raise NotAnswered(f"{run.id} cannot be asked: {why}")
+        raise NotAnswered(
+            f"{run.id} cannot be asked: a program of your own started it (pid {run.launcher})"
+        )
     if not run.socket:
         return _tell_end(run, None, console=False)
     try:
@@ -195,14 +189,9 @@ class Files:
         self._shown_on = shown_on
         self._follower = Follower(*shown_on)
 
-    @property
-    def there(self) -> bool:
-        """Whether there is any such file."""
-        return bool(self._wanted())
-
     def show(self) -> None:
         """Show what there is, rank by rank."""
-        for path, source in self._wanted().items():
+        for path, source in self.wanted().items():
             self._add(path, source, self._lines)
             self._follower.drain(FOR_EVER)
             self._follower = Follower(*self._shown_on)
@@ -210,30 +199,36 @@ class Files:
     def follow(self) -> None:
         """Show what there is, and from now on what comes; to be called again, for new files."""
         lines = None if self._seen else self._lines  # what is new is new from its first line on
-        for path, source in self._wanted().items():
+        for path, source in self.wanted().items():
             if path not in self._seen:
                 self._add(path, source, lines)
 
-    def _wanted(self) -> dict[str, Source]:
-        """Give the console of a detached run, or the files of the last attempt, by their paths."""
+    def wanted(self) -> dict[str, Source]:
+        """Give the console of a detached run, or the files of each rank's last attempt, by path."""
         console = os.path.join(self._directory, CONSOLE)
         if self._rank is None and len(self._streams) > 1 and os.path.exists(console):
             return {console: Source(-1, "out")}
         nodes = _numbers(self._directory, "node_")  # of a job, as far as seen from here
-        tops = {n: os.path.join(self._directory, f"node_{n}") for n in nodes}
-        tops = tops or {0: self._directory}
-        attempt = max((n for top in tops.values() for n in _numbers(top, "attempt_")), default=0)
-        if nodes and attempt not in self._sizes:
+        tops = {n: os.path.join(self._directory, f"node_{n}") for n in nodes} or {
+            0: self._directory
+        }
+        last = max((n for top in tops.values() for n in _numbers(top, "attempt_")), default=0)
+        if nodes and last not in self._sizes:
             self._sizes = _sizes(os.path.join(self._directory, "events.jsonl"))
+        # That of all ranks; single ones may have had later ones.
+        attempt = max((n for n in self._sizes if n <= last), default=0)
         sizes = self._sizes.get(attempt, [])
         found: dict[str, Source] = {}
         for n, top in tops.items():
             node, first = f"{n}:" if nodes else "", sum(sizes[:n])
-            place = os.path.join(top, f"attempt_{attempt}")
-            for local in _numbers(place, ""):
-                rank, own = first + local, os.path.join(place, str(local))
+            own: dict[int, str] = {}
+            for k in filter(attempt.__le__, _numbers(top, "attempt_")):
+                place = os.path.join(top, f"attempt_{k}")
+                own |= {local: os.path.join(place, str(local)) for local in _numbers(place, "")}
+            for local, files in sorted(own.items()):
+                rank = first + local
                 for stream in self._streams if self._rank in (None, rank) else ():
-                    path, source = os.path.join(own, f"std{stream}.log"), Source(rank, stream)
+                    path, source = os.path.join(files, f"std{stream}.log"), Source(rank, stream)
                     if self._rank is None:
                         prefix = f"[{node}{rank}] ".encode()
                         source = source.__replace__(prefix=prefix, colour=rank)
