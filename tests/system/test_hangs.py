@@ -105,7 +105,7 @@ def test_a_group_that_falls_silent_has_hung(route, tmp_path):
     e = failure_of(talk, args=(True,), nproc=3, hang=hang, stop=QUICK, logs=logs)
     assert e.cause.outcome is procession.Outcome.HUNG
     assert e.cause.rank == 2  # not who wrote last, nor who never wrote, but who is not with others
-    assert "hung: no rank has written anything for 1.5" in str(e)
+    assert "hung: no rank has written anything for " in str(e)
     assert "it waits in wait (hangwork.py:" in str(e)
     assert "2 ranks [0-1] are in talk (hangwork.py:" in str(e)
     assert os.path.exists(e.end.stacks_file)
