@@ -1,5 +1,6 @@
 """Every test starts clean and leaves nothing: processes, threads, descriptors, handlers, files."""
 
+import importlib.util
 import os
 import signal
 import tempfile
@@ -56,6 +57,15 @@ def handlers():
     return {n: signal.getsignal(n) for n in signal.valid_signals() if n not in (9, 19)}
 
 
+def pytest_runtest_setup(item):
+    """Skip what needs torch where there is none.
+
+    It is not imported: a test process that holds torch makes each fork behind it slow.
+    """
+    if item.get_closest_marker("torch") and importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+
+
 @pytest.fixture(autouse=True)
 def nothing_left(tmp_path_factory, monkeypatch, request):
     """Fail a test that leaves anything behind."""
@@ -71,6 +81,7 @@ def nothing_left(tmp_path_factory, monkeypatch, request):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     runtime = tmp_path_factory.mktemp("runtime")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", f"{scratch}-inductor")
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     fds, threads, before = descriptors(), set(threading.enumerate()), handlers()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())

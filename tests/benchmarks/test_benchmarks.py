@@ -1,6 +1,5 @@
 """The benchmarks: their arithmetic, and one of them from end to end. No time is asserted."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -175,7 +174,6 @@ def test_an_unknown_benchmark_is_refused():
 
 
 @pytest.mark.torch
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_a_benchmark_from_end_to_end(tmp_path):
     out = tmp_path / "results.json"
     name = "start_plain_script"

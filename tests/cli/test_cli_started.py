@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from commandline import PROCESSION, command, run
 
-from support import require, run_python, write
+from support import run_python, write
 
 NAMES = ("RANK", "LOCAL_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK",
          "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")  # fmt: skip
@@ -113,7 +113,6 @@ def mpirun(*words):
 @needs_mpirun
 @pytest.mark.torch
 def test_four_processes_of_mpirun_reduce(tmp_path):
-    require("torch")
     script = write(tmp_path / "reduce.py", REDUCE)
     done = mpirun("-n", 4, *PROCESSION, "run", script)
     assert done.returncode == 0, done.stderr

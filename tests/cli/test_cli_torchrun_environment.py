@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seams.system import free_port
-from support import PROCESSION, PYTHON, require, write
+from support import PROCESSION, PYTHON, write
 
 TORCHRUN = (sys.executable, Path(__file__).with_name("torchrunlines.py"))
 OURS = Path(sys.executable).with_name("procession-torchrun")
@@ -101,7 +101,6 @@ def job(tmp_path, whose, number, words, env):
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_ranks_find_what_they_find_under_torchrun(tmp_path, monkeypatch):
-    require("torch")
     (tmp_path / "tmp").mkdir()  # torchrun leaves a directory of each job there
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     lines = job_lines(free_port(), free_port(), free_port())

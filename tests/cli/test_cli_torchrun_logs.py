@@ -6,7 +6,7 @@ import pytest
 from commandline import good, only, run
 
 from seams.cli import read_request
-from support import require, write
+from support import write
 
 SPEAK = """
 import os, sys
@@ -153,7 +153,6 @@ def test_logs_are_laid_out_by_an_entry_point(plugin):
 @pytest.mark.torch
 @pytest.mark.parametrize("name", ["theirs", "default"])
 def test_logs_are_laid_out_by_a_class_of_torch(plugin, name):
-    require("torch")
     done = run("-n", 2, "--logs-specs", name, "--log-dir", "logs", "-r", "0:3", "speak.py")
     assert done.returncode == 0, done.stderr
     (log,) = (plugin / "logs").glob("*/attempt_0/0/stdout.log")

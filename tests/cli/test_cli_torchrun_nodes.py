@@ -6,7 +6,7 @@ import pytest
 from commandline import Watched, run
 
 from seams.system import free_port
-from support import require, write
+from support import write
 
 SEE = """
 import json, os, sys
@@ -81,7 +81,6 @@ def test_what_is_said_of_restarts_counts_ranks_as_the_report_does(tmp_path, scop
 
 @pytest.mark.torch
 def test_two_launchers_on_loopback_reduce(tmp_path):
-    require("torch")
     script = write(tmp_path / "reduce.py", REDUCE)
     port = free_port()
     with Watched(*node(1, port, script)) as second, Watched(*node(0, port, script)) as first:

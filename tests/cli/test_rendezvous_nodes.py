@@ -9,7 +9,7 @@ from commandline import PROCESSION, Watched
 
 from network import network
 from seams.system import free_port
-from support import require, write
+from support import write
 
 pytestmark = pytest.mark.timeout(300)
 SEE = """
@@ -96,8 +96,6 @@ def test_launchers_find_each_other_in_any_order(tmp_path, machines, count, order
 
 @pytest.mark.torch
 def test_a_training_on_two_machines(tmp_path, machines, monkeypatch):
-    require("torch")
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     script = write(tmp_path / "train.py", TRAIN)
     with launched(machines[:2], 2, free_port(), "-n", "1", "--prefix", "", script) as launchers:
         ended(launchers)

@@ -1,6 +1,5 @@
 """Whatever stands in the original's modules stands here, but for what is listed with a reason."""
 
-import importlib.util
 import json
 from unittest import mock
 
@@ -40,7 +39,6 @@ LEFT_OUT = {
 
 
 @pytest.mark.torch
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_all_names_of_the_original(tmp_path):
     source = """
         import importlib, json, sys

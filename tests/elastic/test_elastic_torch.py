@@ -1,6 +1,5 @@
 """With the real torch: names, DDP, `@record` both ways, and under torch's own agent."""
 
-import importlib.util
 import json
 import signal
 
@@ -9,15 +8,7 @@ import pytest
 from support import Launcher, gone, run_python, until, write
 
 # Not imported here: a test process with torch in it would make every test behind this one slow.
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-]
-
-
-@pytest.fixture(autouse=True)
-def torch_caches(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+pytestmark = pytest.mark.torch
 
 
 def run(tmp_path, source):

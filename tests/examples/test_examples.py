@@ -63,14 +63,12 @@ def test_digits_with_a_rank_that_fails():
         assert re.search(rf"^  rank {rank} \(pid \d+\) ", report, re.MULTILINE)
 
 
-@needs("torch")
 @pytest.mark.torch
 @pytest.mark.parametrize("nproc", [2, 4])
 def test_torch_ddp(nproc, tmp_path, monkeypatch):
     # Who has installed nothing but torch has no numpy.
     (tmp_path / "numpy.py").write_text("raise ModuleNotFoundError('no numpy here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     done = run("-n", nproc, EXAMPLES / "torch_ddp.py")
     assert done.returncode == 0, done.stderr
     said = by_rank(done.stdout, nproc)

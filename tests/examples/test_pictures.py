@@ -1,6 +1,5 @@
 """The picture of a report in README.md still has the words that are printed today."""
 
-import importlib.util
 import re
 
 import pytest
@@ -23,7 +22,6 @@ def in_any_run(text):
     return [line for line in told.splitlines() if not re.match(r"\[|[ ~^]+$", line)]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="not installed: torch")
 @pytest.mark.torch
 def test_the_picture_of_a_report_has_the_words_of_today(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

@@ -24,7 +24,6 @@ from support import (
     failure_of,
     gone,
     marked,
-    require,
     run_python,
     shell,
     until,
@@ -413,7 +412,6 @@ def test_launcher_killed_when_its_forkserver_is_idle_already(tmp_path):
 @pytest.mark.timeout(200)  # eight imports of torch
 def test_an_idle_forkserver_that_gives_its_memory_back_is_not_used():
     """From the signal that kills it until its socket is closed, which takes milliseconds."""
-    require("torch")
     for _ in range(4):
         first = procession.run(os.getppid, nproc=1, preload=["torch"])
         os.kill(first[0], signal.SIGKILL)

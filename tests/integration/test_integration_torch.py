@@ -1,6 +1,5 @@
 """torch: rendezvous from the environment, tensors in shared memory, `@record`, data loaders."""
 
-import importlib.util
 import json
 import subprocess
 import tempfile
@@ -11,15 +10,7 @@ import procession
 from support import METHODS, PROCESSION, PYTHON, run_procession, run_python, write
 
 # Not imported here: a test process with torch in it would make every test behind this one slow.
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-]
-
-
-@pytest.fixture(autouse=True)
-def torch_caches(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+pytestmark = pytest.mark.torch
 
 
 def run(*words, **options):

@@ -4,7 +4,6 @@ This speaks when torch is upgraded: `pytest tests/integration/test_integration_t
 names the options, variables and settings that are new.
 """
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -15,10 +14,7 @@ from seams.cli import make_parser
 from seams.rendezvous import C10D, REFUSED, STATIC
 from support import run_python, write
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-]
+pytestmark = pytest.mark.torch
 
 PAGE = Path(__file__).parents[2] / "docs" / "migrating.md"
 OURS = {name: o for o in make_parser(torchrun=True).options.values() for name in o.names}

@@ -1,22 +1,16 @@
 """With torch: examples of its documentation, tensors in shared memory, its own code on ours."""
 
-import importlib.util
-
 import pytest
 from facesupport import METHODS, tidy  # noqa: F401
 
 from seams.system import free_port
 from support import run_python, write
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-]
+pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(autouse=True)
-def torch_caches(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+def one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 

@@ -15,7 +15,7 @@ from procession import Placement
 from procession.elastic.api import DefaultLogsSpecs
 from seams.elastic import elastic
 from seams.values import SpecError, cpusets
-from support import QUICK, Launcher, failure_of, require, run_python, shell, until, write
+from support import QUICK, Launcher, failure_of, run_python, shell, until, write
 
 CPUS = sorted(os.sched_getaffinity(0))
 METHODS = ("forkserver", "spawn", "fork")
@@ -244,7 +244,6 @@ for mode in AffinityMode:
 
 @pytest.mark.torch
 def test_torchs_own_options(tmp_path):
-    require("torch")
     done = run_python("-c", TORCHS, timeout=50, env={**os.environ, "PYTHONPATH": TESTS})
     assert (done.returncode, done.stderr) == (0, "")
     specs = DefaultLogsSpecs(str(tmp_path))

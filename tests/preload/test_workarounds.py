@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from support import PROCESSION, require, write
+from support import PROCESSION, write
 
 TRAINING = """
 import torch
@@ -30,8 +30,6 @@ main()
 @pytest.mark.timeout(300)
 def test_a_training_ends_though_its_model_outlives_the_process_group(tmp_path, monkeypatch):
     """From the second run on, when all imports are known, it hung in one of four runs."""
-    require("torch")
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     script = write(tmp_path / "training.py", TRAINING)
     for _ in range(6):
         done = subprocess.run([*PROCESSION, "run", "-n", "2", script], capture_output=True,
