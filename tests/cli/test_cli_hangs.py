@@ -33,12 +33,13 @@ def test_hang(script, tmp_path):
     assert "in load_batch" in path.read_text()
 
 
-def test_silence(tmp_path):
+@pytest.mark.parametrize(("ranks", "said"), [(1, "rank 0 is"), (2, "2 ranks [0-1] are")])
+def test_silence(tmp_path, ranks, said):
     quiet = write(tmp_path / "quiet.py", "print(1, flush=True)\nimport time\ntime.sleep(1000)\n")
-    done = run("-n", 2, "--silence-timeout", 1, quiet)
+    done = run("-n", ranks, "--silence-timeout", 1, quiet)
     assert done.returncode == 124, done.stderr
     assert "hung: no rank has written anything for 1" in done.stderr
-    assert "2 ranks [0-1] are at quiet.py:3" in done.stderr
+    assert f"{said} at quiet.py:3" in done.stderr
 
 
 def test_no_stacks(script):

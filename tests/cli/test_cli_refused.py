@@ -105,7 +105,7 @@ VALUES = [
     ("--start-timeout inf", "--start-timeout must be seconds, more than 0, not inf"),
     ("--start-timeout ''", "--start-timeout must be a number, not ''"),
     ("-n 2 --silence-timeout 0", "--silence-timeout must be seconds, more than 0, not 0"),
-    ("--silence-timeout 1", "--silence-timeout notices nothing here: output that goes straight"),
+    ("-n 2 --prefix '' --silence-timeout 1", "--silence-timeout notices nothing here: output that"),
     ("--max-restarts -1", "--max-restarts must be a count, 0 or more, not -1"),
     ("--min-uptime 3", "--min-uptime does nothing without --max-restarts, which is 0"),
     ("--max-restarts 3 --restart-backoff 5:1", "the most, 1, is less than the first wait, 5"),

@@ -249,15 +249,16 @@ def test_restarts(tmp_path):
     assert {r["host"] for r in told["ranks"]} == {os.uname().nodename}
 
 
+@pytest.mark.parametrize("restart", [Restart(node_losses=1), Restart(max=1)])
 @pytest.mark.parametrize("slots", [3, 2])
-def test_a_lost_node_is_replaced(tmp_path, slots):
+def test_a_lost_node_is_replaced(tmp_path, slots, restart):
     """By a spare one, or by another node process."""
     job, engine = start(
         in_attempt,
         LocalEngine(slots),
         nnodes=2,
         args=(str(tmp_path), 0),
-        restart=Restart(node_losses=1),
+        restart=restart,
     )
     pids = all_hold(tmp_path, 4)
     slot = job.driver.life.places[0]  # of three, the first two that came are no spares

@@ -15,6 +15,7 @@ import procession
 from engines.localengine import LocalEngine
 from engines.packed import pack
 from procession import SpecError
+from seams.system import free_port
 from seams.wire import MAGIC, PART, Message, Wire, WireError, tunnel
 from seams.wire import wire as wire_module
 from support import write
@@ -132,3 +133,18 @@ def test_both_ends_newer_and_node_processes_that_cannot(python, path, tmp_path):
     assert done.returncode != 0
     assert "links must be encrypted (--link-encryption required)" in done.stderr
     assert "0 of 2 node processes came" in done.stderr
+
+
+@pytest.mark.skipif(tunnel.possible(), reason="this Python can encrypt")
+def test_a_launcher_may_join_only_where_links_are_encrypted(python, path):
+    at = {"endpoint": f"127.0.0.1:{free_port()}", "join_timeout": 50}
+    code = "import procession; procession.run(['true'], nproc=1, nnodes=2, "
+    hosts, joins = ({**at, "is_host": each} for each in (True, False))
+    host = f"{code} rendezvous={hosts})"
+    other = f"{code} rendezvous={joins}, link_encryption='required')"
+    options = {"env": {**os.environ, "PYTHONPATH": path}, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", host], **options) as first:
+        done = subprocess.run([python, "-c", other], timeout=60, check=False, **options)
+        first.terminate()
+    assert done.returncode != 0
+    assert "links must be encrypted (--link-encryption required)" in done.stderr

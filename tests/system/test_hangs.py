@@ -127,7 +127,11 @@ def test_one_rank_that_writes_is_enough(route, tmp_path):
 
 @pytest.mark.parametrize(
     ("nproc", "logs"),
-    [(1, None), (2, procession.Logs(prefix=None)), (2, procession.Logs(ranks=[]))],
+    [
+        (1, procession.Logs(prefix=None)),
+        (2, procession.Logs(prefix=None)),
+        (2, procession.Logs(ranks=[])),
+    ],
 )
 def test_silence_that_nobody_could_hear_is_refused(nproc, logs):
     with pytest.raises(procession.SpecError, match="silence: output that goes straight"):

@@ -80,7 +80,7 @@ def test_a_group_is_named_after_its_program(program, name):
 
 @pytest.mark.parametrize("nproc", [0, -1, True, 1.0, "4", None])
 def test_nproc(nproc):
-    assert refusal(nproc=nproc) == f"nproc must be a count of 1 or more, not {nproc!r}"
+    assert refusal(nproc=nproc) == f"nproc must be a count of ranks, 1 to 32768, not {nproc!r}"
 
 
 @pytest.mark.parametrize(

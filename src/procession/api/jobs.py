@@ -183,7 +183,7 @@ def make_hosted_job(
     last_words: what all launchers are told at the end. elects, inherits: see `Reception`.
     options: of `group_on`.
     """
-    work = divide(Share(_with_losses(spec)), terms.most)
+    work = divide(Share(spec), terms.most)
     missing = dict(enumerate(terms.together))
     reception = Reception(door, trust, terms, missing, last_words, elects, inherits)
     return group_on(work, Launchers(terms, node), lease=terms.lease, reception=reception, **options)
@@ -195,16 +195,8 @@ def share_of(spec: Spec, terms: Terms) -> Spec:
     Prefixes name the machine only where the lines of all come to one console. A machine with one
     rank has prefixes as well: what it writes is seen then.
     """
-    own = divide(Share(_with_losses(spec)), terms.most).spec
+    own = divide(Share(spec), terms.most).spec
     if terms.starter:
         return own
     prefix = "[{rank}] " if spec.logs.prefix == "auto" and terms.most > 1 else spec.logs.prefix
     return own.__replace__(logs=spec.logs.__replace__(prefix=prefix))
-
-
-def _with_losses(spec: Spec) -> Spec:
-    """Give the spec; the loss of a machine counts as any failure, where nothing else is said."""
-    restart = spec.restart
-    if restart.node_losses:
-        return spec
-    return spec.__replace__(restart=restart.__replace__(node_losses=restart.max))

@@ -69,7 +69,8 @@ def run_together(
 
     if door is None:
         waiting = Waiting(terms, _warn, may_host=True)
-        node = make_node_process(own, terms, trust, hosts=False, say=_warn, waiting=waiting)
+        more: dict[str, Any] = {"waiting": waiting, "encrypted": link_encryption == "required"}
+        node = make_node_process(own, terms, trust, hosts=False, say=_warn, **more)
         values = _join(node, terms, own, timeout, waiting)
         if waiting.door is None:
             return values

@@ -370,7 +370,7 @@ OF_ENGINES = (
         read=readers.count, target="engine.spares", scope=ENGINES),
     Option(("--max-node-losses",), "COUNT",
         "how many times a group starts again because a machine was lost, apart from "
-        "--max-restarts (default: 0)",
+        "--max-restarts (default: such a loss counts as any failure)",
         read=readers.whole, target="restart.node_losses", scope=ENGINES),
     Option(("--engine-options",), "WORDS",
         "further options for ssh, in one word: '-p 2222'",

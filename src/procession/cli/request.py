@@ -21,7 +21,7 @@ from procession.values.events import Event
 from procession.values.figures import format_ranks, parse_ranks
 from procession.values.placement import Placement
 from procession.values.policy import Hang, Logs, Restart, Std, Stop
-from procession.values.spec import Spec, is_seen, make_spec
+from procession.values.spec import Spec, audible, is_seen, make_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
     if s.text("event_log_handler") not in ("", "null"):
         why = "has no effect: see events.jsonl in --log-dir"
         s.notes.append(f"{s.where('event_log_handler')} {why}")
-    if s.said("silence_timeout") and not is_seen(logs, nproc):
+    if s.said("silence_timeout") and not is_seen(audible(logs), nproc):
         s.does_not_apply(
             "silence_timeout",
             "notices nothing here: output that goes straight to the console, or nowhere, is not "

@@ -45,7 +45,7 @@ class _Part(Value):
     """What this launcher has for its part in the job, whoever hosts the rendezvous.
 
     own, plan: what this machine runs, and how it lays out logs, None as ever. trust: by what
-    launchers know each other.
+    launchers know each other. encryption: of links, "auto" or "required".
     """
 
     prog: str
@@ -54,10 +54,12 @@ class _Part(Value):
     trust: Trust
     own: Spec
     plan: Plan | None
+    encryption: str
 
     def node(self, succession: Succession, terms: Terms, **more: Any) -> NodeProcess:
         """Make the node process of this machine. more: of `make_node_process`."""
-        node = make_node_process(self.own, terms, self.trust, say=_say, **more)
+        more |= {"say": _say, "encrypted": self.encryption == "required"}
+        node = make_node_process(self.own, terms, self.trust, **more)
         if self.plan is not None and node.own is not None:
             node.own.plan = self.plan
         return succession.introduce(node)
@@ -72,8 +74,9 @@ def run_together(
     """
     terms = with_address(terms)
     plan: Plan | None = None
+    encryption = request.engine.link_encryption if request.engine is not None else "auto"
     try:
-        check(request.engine.link_encryption if request.engine else "auto")
+        check(encryption)
         trust = find_trust(terms)
         # What all launchers refuse is refused before any of them waits for another one.
         own = share_of(request.spec, terms)
@@ -85,7 +88,7 @@ def run_together(
         door = open_door(terms)
     except (SpecError, EngineError) as e:
         refuse(prog, str(e))
-    part = _Part(prog, request, on_event, trust, own, plan)
+    part = _Part(prog, request, on_event, trust, own, plan, encryption)
     if trust.note and terms.tells:
         say_note(trust.note)
     if door is None:
@@ -116,11 +119,10 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
     signals = [each for each in wanted if signal.getsignal(each) is not signal.SIG_IGN]
     ending = {*request.signals} - {*request.notices, *request.forward}
     more: dict[str, Any] = {"hosts": False, "signals": signals, "ending": ending}
-    at = terms
     with Succession(terms) as succession:
-        node = part.node(succession, at, waiting=waiting, **more)
+        node = part.node(succession, terms, waiting=waiting, **more)
         while True:
-            verdict = take_part(node, at, part.own.name)
+            verdict = take_part(node, terms, part.own.name)
             if waiting.door is not None:
                 return 0, None
             if not succession.goes_on(node):
@@ -130,17 +132,17 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
                     _say(note)  # perhaps the others trust each other by something else
                 return verdict.code, node.last_words.get("result") if terms.tells else ANOTHERS
             if node.joined:
-                _say(f"{say_lost(node, at)}; the machines that are left go on without it [P419]")
+                _say(f"{say_lost(node, terms)}; if enough are left, they go on [P419]")
             elders = succession.elders
             if not elders:
                 break
-            at = succession.terms_of_elders()
+            terms = succession.terms_of_elders()
             also = [(elder.address, elder.port) for elder in elders[1:]]
-            node = part.node(succession, at, also=also, **more)
-        at, door = succession.take_over()
-        _say(f"this machine hosts the rendezvous now, at {at.at} [P419]")
+            node = part.node(succession, terms, also=also, **more)
+        terms, door = succession.take_over()
+        _say(f"this machine hosts the rendezvous now, at {terms.at} [P419]")
         with door:
-            return _host(part, at, door, succession)
+            return _host(part, terms, door, succession)
 
 
 def _host(
@@ -174,7 +176,7 @@ def _host(
             last_words=last_words,
             elects=True,
             inherits=succession.will,
-            link_encryption=request.engine.link_encryption if request.engine else "auto",
+            link_encryption=part.encryption,
             on_event=part.on_event,
             control=os.environ.get(CONTROL) != "0",
         ),

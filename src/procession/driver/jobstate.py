@@ -120,7 +120,7 @@ class JobState(Driver):
         self.life = JobLife.of(
             work.nodes,
             max(work.nodes, engine.slots),
-            replaces=work.spec.restart.node_losses > 0,
+            replaces=bool(work.spec.restart.node_losses),
             least=reception.terms.least if reception is not None else None,
             open=reception is not None,
             elects=reception is not None and reception.elects,

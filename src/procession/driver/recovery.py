@@ -126,8 +126,7 @@ class Recovery:
     def notes(self) -> list[str]:
         """What the report says about attempts before the last one, and why there is no other."""
         left_out = self._followed - len(self._before)
-        failures = "failure is" if left_out == 1 else "failures are"
-        said = f"({left_out} earlier {failures} not shown; a log directory's events.jsonl has all)"
+        said = f"(not shown: {left_out} failures before; a log directory's events.jsonl has all)"
         more = [said] if left_out > 0 else []
         why = [f"not started again: {self._why} [P409]"] if self._why else []
         return [*more, *self._before, *why]
@@ -145,7 +144,7 @@ class Recovery:
 
     def _judge(self, end: GroupEnd, uptime: float | None, rank: int | None) -> Decision:
         cause = end.failures[0]
-        if cause.outcome is Outcome.NODE_LOST:
+        if cause.outcome is Outcome.NODE_LOST and self._rules.node_losses is not None:
             decided = self._restarts.decide_for_lost_node()
         else:
             now = time.monotonic()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import socket
 import time
 from functools import partial
+from platform import python_version
 from typing import Any
 
 from procession.driver.jobend import Clocks
@@ -150,11 +151,11 @@ class Roster:
                 f"{node.host} has procession {node.version}, and here is {__version__}: install "
                 "the same on all nodes [P212]"
             )
-        if self._state.encrypted and not node.link.encryption:
+        if (self._state.encrypted or greeting.get("encrypted")) and not node.link.encryption:
             return (
-                "links must be encrypted (--link-encryption required), which Python "
-                f"{node.python} on {node.host} cannot do: it takes 3.13 or later, and OpenSSL "
-                "with TLS-PSK [P215]"
+                f"links must be encrypted (--link-encryption required): {node.host} has Python "
+                f"{node.python}, and here is {python_version()}; both must be 3.13 or later, with "
+                "an OpenSSL that has TLS-PSK [P215]"
             )
         reception = self._state.reception
         return reception.object_to(greeting) if reception is not None else ""

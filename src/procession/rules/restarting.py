@@ -75,18 +75,18 @@ class Restarts:
                 why=f"it failed twice in the same place ({place}) before it had run for "
                 f"{rules.min_uptime:g} s",
             )
+        within = ""
         if rules.window is not None:
+            within = f" within {rules.window:g} s"
             while self._at and self._at[0] <= now - rules.window:
                 self._at.popleft()
         if len(self._at) >= rules.max:
-            within = f" within {rules.window:g} s" if rules.window is not None else ""
             times = "once" if rules.max == 1 else f"{rules.max} times"
             return Decision(False, why=f"it was started again {times}{within}, which is the most")
         self._at.append(now)
         self.count += 1
         nth = self._in_a_row[rank] = 0 if useful and rules.min_uptime else self._nth(rank)
         delay = min(rules.longest, rules.backoff * 2.0 ** min(nth, 60))
-        within = f" within {rules.window:g} s" if rules.window is not None else ""
         return Decision(
             True,
             delay * (1 + rules.jitter * (2 * self._chance() - 1)),
@@ -96,23 +96,22 @@ class Restarts:
     def decide_for_lost_node(self) -> Decision:
         """Decide after an attempt that ended by the loss of nodes, of one or of several.
 
-        These attempts are counted separately from those that ended by failures of ranks.
+        Only where these attempts are counted apart from those that ended by failures of ranks.
         """
         self._lost += 1
-        if self._lost <= self._rules.node_losses:
+        most = self._rules.node_losses or 0
+        if self._lost <= most:
             return Decision(True)
-        if not self._rules.node_losses:
-            return Decision(False)
         before = self._lost - 1
         lost = "a node was lost" if before == 1 else f"nodes were lost in {before} attempts"
-        return Decision(False, why=f"{lost} before, which is the most")
+        return Decision(False, why=f"{lost} before, which is the most" if most else "")
 
     @property
     def none_left(self) -> bool:
         """Whether every further decision, about whatever failure, is that nothing starts again."""
         rules = self._rules
         used = not rules.max or (rules.window is None and len(self._at) >= rules.max)
-        return used and self._lost >= rules.node_losses
+        return used and self._lost >= (rules.node_losses or 0)
 
     def _nth(self, rank: int | None) -> int:
         """Give how many restarts there were since an attempt was useful."""

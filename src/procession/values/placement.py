@@ -72,9 +72,7 @@ class Placement(Value):
             )
         size = self.memory_bytes
         if size is not None and size < LEAST_MEMORY:
-            raise ValueError(
-                f"memory_limit: {self.memory_limit!r} is less than a program needs to start"
-            )
+            raise ValueError(f"memory_limit: {self.memory_limit!r} is less than a program needs")
 
 
 def read_size(text: str) -> int:

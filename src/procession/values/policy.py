@@ -200,8 +200,7 @@ class StopRequest(Value):
     @property
     def changes(self) -> dict[str, Any]:
         """What is given instead of the fields of a `Stop`, by their names."""
-        named = {"signal": self.signal, "grace": self.grace, "notice": self.notice}
-        return {name: value for name, value in named.items() if value is not None}
+        return {n: value for n, value in vars(self).items() if n != "kill" and value is not None}
 
 
 class Restart(Value):
@@ -221,7 +220,7 @@ class Restart(Value):
         rank that failed starts again, and the others go on ("one for one").
     never: exit codes by which a rank says that a restart would not help.
     node_losses: how many times a job on several nodes starts again because a node was lost, apart
-        from `max`.
+        from `max`. None: the loss of a node counts as any failure.
     """
 
     max: int = 0
@@ -232,7 +231,7 @@ class Restart(Value):
     min_uptime: float = 0.0
     scope: Literal["group", "rank"] = "group"
     never: Collection[int] = (NEVER_AGAIN,)
-    node_losses: int = 0
+    node_losses: int | None = None
 
     @property
     def single(self) -> bool:
@@ -244,7 +243,8 @@ class Restart(Value):
         check_fields(
             self,
             "restart: ",
-            ("max node_losses", is_natural, "a count, 0 or more"),
+            ("max", is_natural, "a count, 0 or more"),
+            ("node_losses", none_or(is_natural), "a count, 0 or more"),
             ("backoff longest min_uptime", is_number, "a number, 0 or more"),
             ("window", none_or(is_number), "a number, 0 or more"),
             ("jitter", lambda given: is_number(given) and given <= 1, "a fraction, 0 to 1"),

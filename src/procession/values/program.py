@@ -84,15 +84,10 @@ def _words(what: str, given: Sequence[Any]) -> tuple[str, ...]:
 
 
 def programs_by_rank(program: Any, nproc: int) -> list[Program]:
-    """Read what each rank runs: one program for all, or a mapping by rank. Raises SpecError."""
+    """Read what each rank runs: one program for all, or a mapping by rank. Raises ValueError."""
     if not is_by_rank(program):
         return [as_program(program)] * nproc
-    try:
-        targets = [as_program(each) for each in by_rank(program, nproc, "program")]
-    except SpecError:
-        raise
-    except ValueError as e:
-        raise SpecError(str(e)) from None
+    targets = [as_program(each) for each in by_rank(program, nproc, "program")]
     if any(isinstance(t, Function) for t in targets):
         raise SpecError("program: functions cannot be given by rank; let one function call others")
     return [targets[0]] * nproc if all(t == targets[0] for t in targets) else targets

@@ -55,10 +55,8 @@ def read_shared(text: str, where: str = "shared") -> SharedCall:
 
 def check_shared(
     shared: Any, programs: list[Program], start_method: str
-) -> Callable[[], Any] | SharedCall | None:
+) -> Callable[[], Any] | SharedCall:
     """Check the shared set-up of a group against what its ranks run. Raises SpecError."""
-    if shared is None:
-        return None
     first = programs[0]
     if any(isinstance(each, Command) for each in programs):
         raise SpecError(

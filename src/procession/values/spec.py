@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from procession.values.base import Value, cast
+from procession.values.base import Value, cast, check_fields
 from procession.values.environment import ALONE, Node
 from procession.values.errors import GroupEnd, SpecError
 from procession.values.placement import Placement
@@ -124,10 +124,8 @@ def make_spec(program: Any, *, nproc: int, **given: Any) -> Spec:
 
 
 def _checked(program: Any, nproc: int, given: dict[str, Any]) -> Spec:
-    if type(nproc) is not int or nproc < 1:
-        raise SpecError(f"nproc must be a count of 1 or more, not {nproc!r}")
-    if nproc > MOST_RANKS:
-        raise SpecError(f"nproc: {nproc} ranks on one machine; {MOST_RANKS} is the most")
+    if type(nproc) is not int or not 1 <= nproc <= MOST_RANKS:
+        raise SpecError(f"nproc must be a count of ranks, 1 to {MOST_RANKS}, not {nproc!r}")
     targets = programs_by_rank(program, nproc)
     for what, (kind, wanted) in _KINDS.items():
         if what in given and not isinstance(given[what], kind):
@@ -155,22 +153,28 @@ def _checked(program: Any, nproc: int, given: dict[str, Any]) -> Spec:
             "warm": read_warm(given.get("warm")),
         },
     )
-    if spec.start_method not in START_METHODS:
-        methods = ", ".join(START_METHODS)
-        raise SpecError(f"start_method must be one of {methods}, not {spec.start_method!r}")
+    methods = START_METHODS.__contains__, f"one of {', '.join(START_METHODS)}"
+    check_fields(spec, "", ("start_method", *methods))
     for policy in (spec.logs, spec.stop, spec.restart, spec.hang, spec.placement):
         policy.check(nproc)
-    if spec.hang.silence is not None and not is_seen(spec.logs, nproc):
-        raise SpecError(
-            "silence: output that goes straight to the console, or nowhere, is not seen; let it "
-            "have a prefix (Logs(prefix=...), --prefix), or tee it to files (-t 3)"
-        )
+    if spec.hang.silence is not None:
+        spec = spec.__replace__(logs=audible(spec.logs))
+        if not is_seen(spec.logs, nproc):
+            raise SpecError(
+                "silence: output that goes straight to the console, or nowhere, is not seen; let "
+                "it have a prefix (Logs(prefix=...), --prefix), or tee it to files (-t 3)"
+            )
     check_programs(targets, spec.args, spec.kwargs, spec.env, spec.cwd)
     if spec.shared is None:
         return spec
     from procession.values.shared import check_shared
 
     return spec.__replace__(shared=check_shared(spec.shared, targets, spec.start_method))
+
+
+def audible(logs: Logs) -> Logs:
+    """Give the logs in which one rank alone has a prefix as well, so that its silence is seen."""
+    return logs.__replace__(prefix="[{rank}] ") if logs.prefix == "auto" else logs
 
 
 def is_seen(logs: Logs, nproc: int) -> bool:

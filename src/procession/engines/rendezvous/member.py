@@ -71,9 +71,8 @@ class Waiting:
         if waited < self._next:
             return
         self._next = 3 * waited
-        left = self._terms.join - waited
         self._say(
-            f"waiting for the rendezvous at {self._terms.at}, for {max(0.0, left):.0f} s more: "
+            f"waiting for the rendezvous at {self._terms.at}, for {self.left:.0f} s more: "
             f"{explained(fault, self._terms)} [P417]"
         )
 
@@ -112,14 +111,16 @@ def make_node_process(
     say: Callable[[str], None],
     also: Sequence[tuple[str, int]] = (),
     waiting: Waiting | None = None,
+    encrypted: bool = False,
 ) -> NodeProcess:
     """Make the node process of this machine.
 
     spec: what each machine runs. hosts: also the rendezvous. signals, ending: see `OwnNode`.
     also: further addresses and ports at which the host may be. waiting: what is to be done as long
-    as the host is not found.
+    as the host is not found. encrypted: whether the link must be.
     """
     known: dict[str, Any] = {"nproc": spec.nproc, "least": terms.least, "most": terms.most}
+    known["encrypted"] = encrypted
     if terms.number is None:
         known["order"] = [terms.local_addr or own_name(), os.getpid()]
     waits = waiting or Waiting(terms, say if terms.tells else _nobody)
@@ -196,6 +197,5 @@ def say_spare(node: NodeProcess, name: str) -> str:
 
     name: of what was run.
     """
-    if not node.last_words.get("spare"):
-        return ""
-    return f"procession: this machine was not needed: {name} has ended without it [P419]"
+    said = f"procession: this machine was not needed: {name} has ended without it [P419]"
+    return said if node.last_words.get("spare") else ""
