@@ -6,9 +6,10 @@ SCRIPT = """
 import os, signal
 from types import SimpleNamespace
 from procession.agent.children import Children
+from procession.agent.order import Process
 said = []
 forking = SimpleNamespace(read_status=lambda rank: None, fault_of=lambda rank: None)
-children = Children(forking, lambda rank, *_: said.append(rank), None)
+children = Children(forking, lambda process, *_: said.append(process.rank), None)
 
 def begin():
     pid = os.fork()
@@ -20,9 +21,10 @@ def begin():
     return pid
 
 other = begin()
-children.add(0, other)
-children.add(1, other)
-children.clean(0)
+first, second = Process(0, other, 0), Process(1, other, 0)
+children.add(first)
+children.add(second)
+children.clean(first)
 assert os.waitid(os.P_PID, other, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 os.kill(other, signal.SIGTERM)
 os.waitid(os.P_PID, other, os.WEXITED | os.WNOWAIT)

@@ -31,28 +31,27 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.agent.forking import Fault, Forking
+    from procession.agent.order import Process
 
 
 class Children:
     """The children of this process, which has one thread.
 
-    forking: knows what ranks say on their way to their program. exited: takes the rank, wait
-    status, CPU seconds, peak memory in bytes, and why it has not reached its program, or None.
-    swept: called when a sweep has left nothing.
+    forking: knows what ranks say on their way to their program. exited: takes the process of a
+    rank, wait status, CPU seconds, peak memory in bytes, and why it has not reached its program,
+    or None. swept: called when a sweep has left nothing.
     """
 
     def __init__(
         self,
         forking: Forking,
-        exited: Callable[[int, int, float, int, Fault | None], None],
+        exited: Callable[[Process, int, float, int, Fault | None], None],
         swept: Callable[[], None],
     ) -> None:
         self._forking = forking
         self._exited = exited
         self._swept_all = swept
-        self._pids: dict[int, int] = {}  # rank -> pid, until it is reaped
-        self._ranks: dict[int, int] = {}  # pid -> rank, until then
-        self._sessions: dict[int, int] = {}  # rank -> the session of the process it had last
+        self._there: dict[int, Process] = {}  # those of ranks, by pid, until they are reaped
         self._sweep = 0  # the signal of a sweep in progress
         self._swept: set[int] = set()  # pids that got it
         self._groups: set[int] = set()  # process groups that got the stop signal as ranks
@@ -63,26 +62,16 @@ class Children:
         """Take note that another attempt begins."""
         self._groups = set()
 
-    def add(self, rank: int, pid: int) -> None:
+    def add(self, process: Process) -> None:
         """Take note of a rank that was started."""
-        self._pids[rank], self._ranks[pid] = pid, rank
-        self._sessions[rank] = pid
+        self._there[process.pid] = process
 
-    def signal_rank(self, rank: int, number: int) -> None:
-        """Signal the process of a rank alone, if it is there."""
-        pid = self._pids.get(rank)
-        try:
-            if pid is not None:
-                os.kill(pid, number)
-        except OSError:
-            pass  # it has become another user
-
-    def signal_ranks(self, number: int, ranks: list[int]) -> tuple[list[int], int]:
+    def signal(self, number: int, processes: list[Process]) -> tuple[list[Process], int]:
         """Signal the process groups of ranks; gives which were there, and when."""
         self.reap()
         at = time.monotonic_ns()
-        reached = [rank for rank in ranks if rank in self._pids]
-        pids = [self._pids[rank] for rank in reached]
+        reached = [process for process in processes if not process.reaped]
+        pids = [process.pid for process in reached]
         if number != signal.SIGKILL:
             self._groups.update(pids)
         signal_groups(pids, number)
@@ -90,7 +79,7 @@ class Children:
 
     def hold(self, number: int) -> None:
         """Send SIGSTOP or SIGCONT to the process group of every rank."""
-        for pid in self._pids.values():
+        for pid in self._there:
             try:
                 signal_group(pid, number)
             except OSError:
@@ -107,15 +96,14 @@ class Children:
         self._sweep, self._swept = number, set()
         self.reap()
 
-    def clean(self, rank: int) -> None:
-        """Kill what a rank that is to start again has left in its session.
+    def clean(self, process: Process) -> None:
+        """Kill what a rank that is to start again has left in the session of its last process.
 
         If nothing was left, another rank may have the number of that session by now.
         """
         self.reap()
-        session = self._sessions.pop(rank, None)
-        if session is not None and session not in self._ranks:
-            self._cleaned.add(session)
+        if process.pid not in self._there:
+            self._cleaned.add(process.pid)
             self.reap()
 
     def reap(self) -> None:
@@ -131,9 +119,9 @@ class Children:
                 return
             if not pid:
                 break
-            rank = self._ranks.pop(pid, None)
-            if rank is not None:
-                self._end(rank, status, usage)
+            process = self._there.pop(pid, None)
+            if process is not None:
+                self._end(process, status, usage)
         if self._cleaned:
             self._cleaned = tree.kill_sessions(self._cleaned)
         if self._sweep == signal.SIGKILL:
@@ -142,11 +130,11 @@ class Children:
             # Not again to what got it with its rank: a second one may mean an order to hurry.
             tree.signal_children(self._sweep, self._swept, self._groups)
 
-    def _end(self, rank: int, status: int, usage: Any) -> None:
-        self._forking.read_status(rank)
-        del self._pids[rank]
+    def _end(self, process: Process, status: int, usage: Any) -> None:
+        process.reaped = True
+        self._forking.read_status(process.rank)
         seconds, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
-        self._exited(rank, status, seconds, peak, self._forking.fault_of(rank))
+        self._exited(process, status, seconds, peak, self._forking.fault_of(process.rank))
 
 
 def kill_all() -> bool:

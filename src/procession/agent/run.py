@@ -9,6 +9,7 @@ what rules cannot: whether a failed group or rank starts again. Nothing here wai
 
 from __future__ import annotations
 
+import os
 import time
 
 from procession.agent.beforestop import BeforeStop
@@ -163,8 +164,9 @@ class Run:
     def _expect(self, rank: int | None) -> None:
         """Expect the launcher to ask for the ranks of an attempt, or for one that starts again."""
         if rank is not None:
-            self._processes[rank] = None
-            self._children.clean(rank)
+            process, self._processes[rank] = self._processes[rank], None
+            if process is not None:
+                self._children.clean(process)
             return
         self._limits.grace_ends = NEVER
         self._processes = [None] * self.life.nproc
@@ -190,8 +192,8 @@ class Run:
     def started(self, rank: int, pid: int, at: int, sock: socket.socket | None) -> None:
         """Take note of a process that was started. sock: our end of its channel, if it has one."""
         channel = None if sock is None else self.outcomes.channel(rank, sock)
-        self._processes[rank] = Process(rank, pid, at, channel)
-        self._children.add(rank, pid)
+        process = self._processes[rank] = Process(rank, pid, at, channel)
+        self._children.add(process)
         pidfd = pidfd_of(pid)
         self._report("process", rank, pid, at, pidfd, fds=() if pidfd < 0 else (pidfd,))
         self.handle(RankEvent(WorkerEvent.SPAWNED, rank, at))
@@ -224,14 +226,12 @@ class Run:
         self._children.reap()
 
     def _exited(
-        self, rank: int, status: int, seconds: float, peak: int, fault: Fault | None
+        self, process: Process, status: int, seconds: float, peak: int, fault: Fault | None
     ) -> None:
-        process, known = self._processes[rank], self.life.ranks[rank]
-        if process is not None:
-            process.reaped = True
+        rank, known = process.rank, self.life.ranks[process.rank]
         self._loop.hear_first()  # what ranks reported before, and deaths before, in their order
         at = time.monotonic_ns()
-        if process is None or known.awaited or not self.life.lives(rank):
+        if known.awaited or not self.life.lives(rank):
             return
         returned, torn = self.outcomes.last(process)
         if fault is not None:
@@ -282,17 +282,17 @@ class Run:
     # -- signals
 
     def _signal(self, ranks: tuple[int, ...], number: int) -> None:
-        chosen = [r for r in ranks if self.life.lives(r)]  # it may have waited for stacks
-        reached, at = self._children.signal_ranks(int(number), chosen)
+        chosen = [self._processes[r] for r in ranks if self.life.lives(r)]  # after a wait, perhaps
+        reached, at = self._children.signal(int(number), [p for p in chosen if p is not None])
         if not reached:
             return
-        for rank in reached:
-            process = self._processes[rank]
-            if process is not None and number not in process.signals:
+        for process in reached:
+            if number not in process.signals:
                 process.signals += (int(number),)
-        self._report("signalled", int(number), reached, at)
+        there = [process.rank for process in reached]
+        self._report("signalled", int(number), there, at)
         kind = WorkerEvent.KILL_SENT if number == signal.SIGKILL else WorkerEvent.STOP_SENT
-        for rank in reached:
+        for rank in there:
             if self.life.lives(rank):
                 self.handle(RankEvent(kind, rank, at))
 
@@ -304,11 +304,14 @@ class Run:
         self.reap()
         for rank in ranks:
             process = self._processes[rank]
-            if process is None or process.began > at or not self.life.lives(rank):
+            if process is None or process.reaped or process.began > at or not self.life.lives(rank):
                 continue
             state = state_of(process.pid) if only_caught else None
             if not only_caught or (state is not None and state.catches(number)):
-                self._children.signal_rank(rank, number)
+                try:
+                    os.kill(process.pid, number)
+                except OSError:
+                    pass  # it has become another user
 
     # -- the launcher's wishes
 
