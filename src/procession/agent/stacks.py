@@ -3,11 +3,11 @@
 Theory of operation. See `worker.stackfile` for how a rank answers. Before it is asked, it is looked
 at: the signal goes only to a rank that has a handler for it (a program that a rank has become has
 none). It does not go to a rank that is stopped, has the signal blocked, or sleeps until a signal
-comes (ours would wake it). One that runs is asked gently, and with the other signal if it does not
-answer. Timers of the loop look at the memory file repeatedly: the kernel does not notify anybody of
-its growth, and the whole takes a few milliseconds. A dump is complete
-when the outermost frame of the main thread is there; if that frame is not known, when the dump has
-not grown for a while.
+comes (ours would wake it). One that runs is asked gently, and with the other signal if it has not
+answered and sleeps now, or has had the CPU for some time: on a busy machine it waits for that.
+Timers of the loop look at the memory file repeatedly: the kernel does not notify anybody of its
+growth, and the whole takes a few milliseconds. A dump is complete when the outermost frame of the
+main thread is there; if that frame is not known, when the dump has not grown for a while.
 
 What another process has written is not trusted: who reads it expects any bytes.
 """
@@ -19,6 +19,7 @@ import os
 import time
 
 from procession.system import plain as signal
+from procession.system.files import read
 from procession.system.processes import (
     ENDED,
     STOPPED,
@@ -47,7 +48,9 @@ MOST = 60_000  # bytes of one rank's dump
 SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks of the loop, which counts in ms
 TO_MAIN_THREAD = 1  # PIDFD_SIGNAL_THREAD, since Linux 6.9: to the thread whose number the pid is
 UNCHANGED = 0.004  # seconds after which a dump whose end is not known is taken for whole
-NATIVE = 0.02  # seconds after which one that runs, and has not answered, is in native code
+# Nanoseconds on the CPU after which one that has not answered is in native code; the kernel may
+# count them up to one tick of its clock too late.
+NATIVE = 10_000_000
 # The outermost frame of a rank: of `entry.py`, or of the launcher that it was forked from.
 ENDS = ('/procession/agent/entry.py"', '"<string>"', '"<frozen runpy>"')
 
@@ -67,13 +70,13 @@ class Taken(Record):
 
 
 class _Asked(Record):
-    """One that was asked. insist_at: when it is asked again, if it has not answered; 0: never."""
+    """One that was asked. used: see `_used`, of one that was asked gently; -1 of others."""
 
     taken: Taken
     pidfd: int
     fd: int
     grown_at: float
-    insist_at: float
+    used: int
 
     def close(self) -> None:
         """Close its descriptors."""
@@ -124,9 +127,9 @@ class Stacks:
             elif pidfd >= 0:
                 os.close(pidfd)
         for taken, pidfd, fd in ready:  # all in one go, for a picture of one moment
-            now, gently = time.monotonic(), taken.letter == "R"
-            asked = _Asked(taken, pidfd, fd, now, now + NATIVE if gently else 0.0)
-            if _ask(asked, GENTLE if gently else SIGNAL):
+            used = _used(taken.pid) if taken.letter == "R" else -1
+            asked = _Asked(taken, pidfd, fd, time.monotonic(), used)
+            if _ask(asked, SIGNAL if asked.used < 0 else GENTLE):
                 self._open.append(asked)
             else:
                 asked.close()
@@ -146,9 +149,11 @@ class Stacks:
             if _is_whole(asked) or not self._lives(asked.taken.rank):
                 asked.close()
                 continue
-            if 0 < asked.insist_at < time.monotonic() and not asked.taken.text:
-                asked.insist_at = 0.0
-                _ask(asked, SIGNAL)
+            if asked.used >= 0 and not asked.taken.text:
+                used = _used(asked.taken.pid)
+                if used < 0 or used >= asked.used + NATIVE:
+                    asked.used = -1
+                    _ask(asked, SIGNAL)
             still.append(asked)
         self._open = still
         self._wait()
@@ -193,6 +198,13 @@ def _look_at(taken: Taken, pidfd: int) -> int:
         taken.state = "has its signals blocked"
         return -1
     return _memory_file(taken.pid)
+
+
+def _used(pid: int) -> int:
+    """Give for how long a process's main thread has run, in nanoseconds; -1 if it does not run."""
+    state, place = state_of(pid), f"/proc/{pid}/task/{pid}/schedstat"
+    runs = state is not None and state.letter == "R"
+    return int((read(place) or "-1").split()[0]) if runs else -1
 
 
 def _ask(asked: _Asked, number: int) -> bool:
