@@ -15,9 +15,8 @@ def rank(*reports, done=True, **more):
     return {"reports": list(reports), "done": done, "failed_at": 0, "left": [], **more}
 
 
-def verdict(*ranks, limit=9, **more):
-    came = {"ranks": ranks, "timeout": False, "lingered": False, "left": [], "stopped": False}
-    return merged({**came, **more}, limit)
+def verdict(*ranks, **more):
+    return merged({"ranks": ranks, "over": "", "left": [], **more})
 
 
 def test_the_first_failure_is_the_one_that_happened_first():

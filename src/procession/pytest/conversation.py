@@ -23,25 +23,25 @@ LONGEST_WAIT = 3600.0  # seconds that a selector is asked for; the kernel takes 
 class Conversation:
     """The messages of the ranks of one test.
 
-    lines: to the ranks that are there, by number. request: what they were asked to run. began: when
-    they were, by the monotonic clock.
+    lines: to the ranks that are there, by number. request: what they are asked to run.
     """
 
     PATIENCE: float  # seconds that the others have after the first failure
     LOST: float  # seconds that they have when a rank is gone
 
-    def __init__(self, lines: dict[int, Line], request: Told, began: float) -> None:
+    def __init__(self, lines: dict[int, Line], request: Told) -> None:
         self._lines = lines
-        self._began = began
+        self._began = time.monotonic()
         self._size: int = request["nproc"]
         self._ranks: list[Told] = [
             {"reports": [], "done": False, "failed_at": 0, "left": []} for _ in range(self._size)
         ]
-        self._came: Told = {"ranks": self._ranks, "timeout": False, "lingered": False, "left": []}
+        self._came: Told = {"ranks": self._ranks, "over": "", "left": []}
         self._gathering: dict[int, bytes] = {}
         self._select = selectors.DefaultSelector()
         limit: float = request["timeout"]
-        self._deadline = began + limit if limit else None
+        self._deadline = self._began + limit if limit else None
+        self._late = f"the test had not ended after {limit:g} s"  # what that means
         self._end_others_at: float | None = None
         self._paused = False  # no time is counted
 
@@ -68,8 +68,8 @@ class Conversation:
     def _is_over(self) -> bool:
         raise NotImplementedError
 
-    def _end(self, timeout: bool = False) -> None:
-        """End the ranks, for their time is over, or that of those beside a failure."""
+    def _end(self, late: str) -> None:
+        """End the ranks. late: why their time is over, "" if that of those beside a failure is."""
         raise NotImplementedError
 
     def _conclude(self) -> None:
@@ -138,19 +138,17 @@ class Conversation:
         if self._end_others_at is None:
             self._end_others_at = time.monotonic() + seconds
 
-    def _ends(self) -> list[float]:
-        return [at for at in (self._deadline, self._end_others_at) if at is not None]
-
     def _seconds_left(self) -> float | None:
-        if self._paused or not self._ends():
+        ends = [at for at in (self._deadline, self._end_others_at) if at is not None]
+        if self._paused or not ends:
             return None
-        return min(max(0.0, min(self._ends()) - time.monotonic()), LONGEST_WAIT)
+        return min(max(0.0, min(ends) - time.monotonic()), LONGEST_WAIT)
 
     def _look_at_clock(self) -> None:
         if self._paused:
             return
         now = time.monotonic()
         if self._end_others_at is not None and now >= self._end_others_at:
-            self._end()
+            self._end("")
         elif self._deadline is not None and now >= self._deadline:
-            self._end(timeout=True)
+            self._end(self._late)

@@ -48,26 +48,6 @@ class Lent:
             self._capture.resume()
 
 
-class NotForRanks:
-    """Stands where pytest's debugger is: a test that failed in its ranks was debugged there.
-
-    invoke: pytest's plugin for `--pdb`. failed: the exception that stands for a failure in ranks.
-    """
-
-    def __init__(self, invoke: Any, failed: type[BaseException]) -> None:
-        self._invoke = invoke
-        self._failed = failed
-
-    def pytest_exception_interact(self, node: Any, call: Any, report: Any) -> None:
-        """Debug any other failure."""
-        if not isinstance(call.excinfo.value, self._failed):
-            self._invoke.pytest_exception_interact(node, call, report)
-
-    def pytest_internalerror(self, excinfo: Any) -> None:
-        """Debug it."""
-        self._invoke.pytest_internalerror(excinfo)
-
-
 class PostMortem:
     """Stands in a rank where pytest's debugger is. invoke: pytest's plugin for `--pdb`."""
 

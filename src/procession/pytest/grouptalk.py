@@ -43,7 +43,7 @@ class GroupTalk(Conversation):
     LOST = 2.0  # until the end of the rank is heard of
 
     def __init__(self, ranks: Ranks, request: Told, config: Any) -> None:
-        super().__init__(ranks.lines, request, time.monotonic())
+        super().__init__(ranks.lines, request)
         self._of = ranks
         self._group = ranks.group
         self._config = config
@@ -52,7 +52,6 @@ class GroupTalk(Conversation):
         self._debugger: int | None = None  # the rank that may have the terminal
         self._lent: Lent | None = None
         self._patient_until = 0.0
-        self._gone_by: float | None = None
         self._ending = False
         self._stacks: list[Told] = []
         self._group_is_over = False
@@ -81,9 +80,7 @@ class GroupTalk(Conversation):
             self._patient_until = self._patient_until or time.monotonic() + MORE_PATIENCE
         elif kind == "done":
             if all(told["done"] for told in self._ranks):
-                threads = any(told["threads"] for told in self._ranks)
-                self._gone_by = time.monotonic() + (LINGER_FOR_THREADS if threads else LINGER)
-                self._deadline = self._end_others_at = None
+                self._wait_for_end()
                 self._note_orphans()
             self._reply(rank, None)  # so the last rank, and all below, is there until now
         elif kind == "terminal":
@@ -94,6 +91,17 @@ class GroupTalk(Conversation):
             self._end_others_in(self.PATIENCE)
             self._patient_until = time.monotonic() + MORE_PATIENCE
             self._take_terminal_back()
+
+    def _wait_for_end(self) -> None:
+        """Have ranks that are done with their test end, soon."""
+        said, patience = "a rank did not end after its test", LINGER
+        for rank, told in enumerate(self._ranks):
+            if told["threads"]:
+                which = f"thread{'s' * (len(told['threads']) > 1)} {', '.join(told['threads'][:3])}"
+                said = f"the test was over, but rank {rank} had not ended: its {which} went on"
+                patience = LINGER_FOR_THREADS
+        self._late, self._deadline = said, time.monotonic() + patience
+        self._end_others_at = None
 
     def _lend_terminal(self, rank: int) -> None:
         """Give the terminal to the first rank that asks for it."""
@@ -122,21 +130,12 @@ class GroupTalk(Conversation):
 
     # -- what is done
 
-    def _ends(self) -> list[float]:
-        return super()._ends() if self._gone_by is None else [self._gone_by]
-
-    def _look_at_clock(self) -> None:
-        if self._gone_by is None:
-            super()._look_at_clock()
-        elif not self._paused and time.monotonic() >= self._gone_by:
-            self._came["lingered"] = True
-            self._kill()
-
-    def _end(self, timeout: bool = False) -> None:
+    def _end(self, late: str) -> None:
         now = time.monotonic()
-        if timeout:
-            self._came["timeout"] = True
-            self._kill()
+        if late:
+            self._came["over"] = late
+            self._note_places()
+            self._group.kill(wait=False)
         elif now < self._patient_until and self._others_compute():
             self._end_others_at = now + LOOK_AGAIN
         else:
@@ -147,10 +146,6 @@ class GroupTalk(Conversation):
         """Whether a rank that is not done is on its way: on a busy machine that takes longer."""
         undone = [pid for rank, pid in self._of.pids.items() if not self._ranks[rank]["done"]]
         return any(processes.state_of(pid) in ("R", "D") for pid in undone)
-
-    def _kill(self) -> None:
-        self._note_places()
-        self._group.kill(wait=False)
 
     def _note_places(self) -> None:
         """Note where the ranks are, which are about to be ended."""
@@ -186,7 +181,7 @@ class GroupTalk(Conversation):
         if end is not None:
             stacks = self._stacks or self._group.driver.stacks_of_failure()
             stacks = noted(stacks, self._ranks)
-            if stacks and (came["timeout"] or came["lingered"]):
+            if stacks and came["over"]:
                 came["stacks"] = format_stacks(stacks)
             for each in end.failures:
                 told = self._ranks[each.rank]
@@ -199,7 +194,7 @@ class GroupTalk(Conversation):
                     told["output"] = captured(self._of.files, rank)
             silent = [told for told in self._ranks if "silent_at" in told]
             known = end.failures or any(told["failed_at"] for told in self._ranks)
-            if silent and not (known or came["timeout"]):
+            if silent and not (known or came["over"]):
                 told = min(silent, key=_silent_at)
                 told["crash"] = "lost its line to the launcher of the test"
                 told["crashed_at"] = told["silent_at"]

@@ -18,7 +18,7 @@ from functools import partial
 
 import pytest
 
-from procession.pytest import fixtures, processes, renew, sharedfixtures, subtests
+from procession.pytest import fixtures, processes, renew, sharedfixtures
 from procession.pytest.meeting import joined
 from procession.pytest.talk import Rank
 
@@ -154,14 +154,6 @@ def report_here(config: Any) -> None:
     manager.register(_reporter, "ranks")
 
 
-def report_no_more(config: Any) -> None:
-    """Undo `report_here`."""
-    plugins = config.pluginmanager
-    if plugins.get_plugin("ranks") is _reporter:
-        plugins.unregister(_reporter)
-    fixtures.ours = None
-
-
 class _Reporter:
     """Stands where pytest's process has what reports: it sends on what is reported."""
 
@@ -197,7 +189,10 @@ class _Reporter:
         report = yield
         if self._in_phase:
             return report  # of a subtest, which reports itself
-        data = item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
+        hook = item.config.hook
+        if call.when == "call":
+            hook.pytest_report_teststatus(report=report, config=item.config)  # looks at subtests
+        data = hook.pytest_report_to_serializable(config=item.config, report=report)
         data["monotonic"] = time.monotonic_ns()
         self._tell("report", data)
         if report.failed and not self._failed:
@@ -223,9 +218,7 @@ class _Reporter:
             return
         config = self._item.config
         data = config.hook.pytest_report_to_serializable(config=config, report=report)
-        data["monotonic"] = time.monotonic_ns()
-        said = {"subtest": data, "name": report.head_line}
-        self._tell("report", {**said, "fails": bool(subtests.failures_of(self._item))})
+        self._tell("report", {"subtest": data})
 
     def pytest_warning_recorded(
         self, warning_message: Any, when: str, nodeid: str, location: Any

@@ -86,4 +86,5 @@ def asked_of(node: Any) -> Asked | None:
 def count_of(item: Any, asked: Asked) -> int:
     """Say how many ranks a test has in this session."""
     params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
-    return params.get(COUNT, item.config.getoption("--ranks") or asked.counts[0])
+    only = item.config.getoption("--ranks") if item.get_closest_marker("ranks") else None
+    return params.get(COUNT, only or asked.counts[0])

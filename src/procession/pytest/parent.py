@@ -19,15 +19,14 @@ import select
 import pytest
 
 from procession.explain.report import what_happened
-from procession.pytest import fresh, sharedfixtures, spawned, subtests
-from procession.pytest.debugging import NotForRanks
+from procession.pytest import fresh, sharedfixtures, spawned
 from procession.pytest.grouptalk import LINGER, GroupTalk
 from procession.pytest.inrank import DOOR
 from procession.pytest.keeping import following, key_of
 from procession.pytest.marks import Asked
 from procession.pytest.processes import state_of
 from procession.pytest.ranks import Ranks
-from procession.pytest.reporting import RanksFailed, Reporting, warn
+from procession.pytest.reporting import Reporting, warn
 from procession.pytest.slots import slots_of
 from procession.pytest.spare import Spare
 from procession.values.errors import GroupFailed, ProcessionError
@@ -58,16 +57,10 @@ class Parent(Reporting):
         self._variables, self._directory = dict(os.environ), os.getcwd()
         self._agent: Agent | None = None  # what ranks of one test are forked from
         self._kept: Ranks | None = None
-        self._after: Any = None  # the test that pytest runs next
         self._slots = slots_of(session.config)
         for item in marked:
             _ = item.location  # pytest keeps it; otherwise each rank would have to find it
         self._spare: Spare | None = Spare(session)
-        debugger = self._config.pluginmanager.get_plugin("pdbinvoke")
-        if debugger is not None:
-            self._config.pluginmanager.unregister(debugger)
-            mine = NotForRanks(debugger, RanksFailed)
-            self._config.pluginmanager.register(mine, "pdbinvoke")
         if self._config.getoption("--ranks-template"):
             spawned.begin(self._spare.process)
         for item in marked:
@@ -85,7 +78,7 @@ class Parent(Reporting):
                 )
                 self._warn(item, said)
         try:
-            came = self._run_in_ranks(item, request)
+            return self._run_in_ranks(item, request)
         except GroupFailed as e:
             return {"fault": str(e)}
         except (ProcessionError, OSError) as e:
@@ -93,9 +86,6 @@ class Parent(Reporting):
         finally:
             if self._slots is not None:
                 self._slots.give_back()
-        if "ranks" in came:
-            subtests.report(item, came)
-        return came
 
     def _warn(self, item: Any, said: str) -> None:
         warning = pytest.PytestWarning(said)
@@ -239,17 +229,6 @@ class Parent(Reporting):
             agent.close()
 
     # -- hooks
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, nextitem: Any) -> None:
-        """Take note of what follows."""
-        self._after = nextitem
-
-    def pytest_exception_interact(self, call: Any) -> None:
-        """Quit when a failure has been reported, if who debugged it has quit."""
-        failed = call.excinfo.value
-        if isinstance(failed, RanksFailed) and failed.quits is not None:
-            pytest.exit(*failed.quits)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

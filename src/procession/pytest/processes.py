@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 
 from procession.system.files import process_fields
 
@@ -18,6 +19,13 @@ ENDING_SECONDS = 0.5  # that a process has which is about to end when its test d
 LOOK_AGAIN = 0.01
 EXEC_SECONDS = 0.2  # in which a process that is just being replaced (exec) has a command again
 EXEC_LOOKS = 20
+
+
+def forked() -> int:
+    """Fork this process; gives 0 in the child, else its pid."""
+    with warnings.catch_warnings():  # of threads that a fork does not have; see the docs
+        warnings.simplefilter("ignore")
+        return os.fork()
 
 
 def children_of(pid: int) -> list[int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from bdb import BdbQuit
 from functools import partial
 
 import pytest
@@ -21,7 +22,7 @@ from _pytest._code.code import (
     ReprTraceback,
 )
 
-from procession.pytest.marks import asked_of, count_of, seconds_of, usual_limit
+from procession.pytest.marks import Asked, asked_of, count_of, seconds_of, usual_limit
 from procession.pytest.verdict import Verdict, merged, place_of_failure
 
 TYPE_CHECKING = False
@@ -29,17 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Any
 
-    from procession.pytest.marks import Asked
-
     Told = dict[str, Any]
 
 
-class RanksFailed(Exception):
-    """A test failed in its ranks. quits: a rank has ended the session then, why, and its code."""
+ALONE = Asked(pytest.mark.ranks(1).mark)  # for a test that has no mark, and runs in a rank
 
-    def __init__(self, headline: str, quits: tuple[str, int | None] | None) -> None:
-        super().__init__(headline)
-        self.quits = quits
+
+class RanksFailed(BdbQuit):
+    """A test failed in its ranks. By its base, pytest knows that there is nothing to debug here."""
 
 
 class Reporting:
@@ -53,6 +51,7 @@ class Reporting:
         self._verdicts: dict[Any, Verdict] = {}
         self._quits: tuple[str, int | None] | None = None  # see `_pass_on`
         self._interrupted: tuple[str, str] | None = None  # a test, and where its ranks were
+        self._after: Any = None  # the test that pytest runs next
         self._count = 0
 
     def _note_items(self, session: Any) -> list[Any]:
@@ -75,12 +74,10 @@ class Reporting:
     def _came(self, item: Any) -> Told:
         """Have the ranks run a test that may be wrong; gives what came of it."""
         try:
-            asked = asked_of(item)
-            assert asked is not None
-            request = self._request(item, asked)
+            request = self._request(item, asked_of(item) or ALONE)
         except ValueError as e:
             return {"fault": f"@pytest.mark.ranks: {e}"}
-        return {**self._asked(item, request), "limit": request["timeout"]}
+        return self._asked(item, request)
 
     def _request(self, item: Any, asked: Asked) -> Told:
         """Say what a mark asks for. Raises ValueError."""
@@ -107,12 +104,11 @@ class Reporting:
 
     def _run(self, item: Any, ask: Callable[[Any], Told]) -> None:
         self._verdicts.pop(item, None)
-        self._quits = None
         came = ask(item)
         if "ranks" in came:
             _pass_on(self._config, came, item)
             self._quits = came.get("quit")
-            verdict = merged(came, came["limit"])
+            verdict = merged(came)
         elif "skipped" in came:
             verdict = Verdict("skipped", reason=came["skipped"])
         else:
@@ -123,14 +119,23 @@ class Reporting:
         if verdict.outcome == "xfailed":
             raise pytest.xfail.Exception(verdict.reason)
         if verdict.outcome == "failed" and verdict.when != "teardown":
-            raise RanksFailed(verdict.headline, self._quits)
+            raise RanksFailed(verdict.headline)
 
     def _tear_down(self, item: Any) -> None:
         verdict = self._verdicts.get(item)
         if verdict is not None and verdict.outcome == "failed" and verdict.when == "teardown":
-            raise RanksFailed(verdict.headline, self._quits)
+            raise RanksFailed(verdict.headline)
 
     # -- hooks
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, nextitem: Any) -> Generator[None, Any, Any]:
+        """Take note of what follows, and quit after a failure if who debugged it has quit."""
+        self._after = nextitem
+        done = yield
+        if self._quits is not None:
+            pytest.exit(*self._quits)
+        return done
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
@@ -183,7 +188,7 @@ def _set_up(item: Any) -> None:
 
 
 def _pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
-    """Let the session know what ranks want it to know; what `came["here"]` warned of, it knows.
+    """Let the session know what ranks want it to know.
 
     A rank that ends the session after it has failed was told to by whoever debugged it: this is
     only noted, in `came["quit"]`, for when the failure has been reported.
@@ -195,8 +200,16 @@ def _pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
                 body, words, filename, lineno, when, nodeid = said["warning"]
                 known = words + filename + str(lineno) in warned
                 warned.add(words + filename + str(lineno))
-                if not known and rank != came.get("here"):
+                if not known:
                     warn(config, _warning_of(body, words), filename, lineno, when, nodeid)
+            elif "subtest" in said:
+                data = said["subtest"]
+                context = data["_subtest.context"]
+                context["msg"] = f"rank {rank}: {context['msg'] or ''}".removesuffix(": ")
+                found = config.hook.pytest_report_from_serializable(config=config, data=data)
+                # pytest takes the words for the values that it had made them of: it quotes again.
+                object.__setattr__(found.context, "kwargs", context["kwargs"])
+                item.ihook.pytest_runtest_logreport(report=found)
             elif "exit" in said:
                 if place_of_failure(told) is None:
                     pytest.exit(said["exit"], said["code"])

@@ -30,13 +30,13 @@ import select
 import signal
 import socket
 import sys
-import warnings
 from collections import defaultdict
 from functools import partial
 from importlib import import_module
 
 from procession.agent.client import Agent, reap_dying
 from procession.pytest import inrank, renew, spawned
+from procession.pytest.processes import forked
 from procession.pytest.talk import Line, pair
 from procession.system.child import Child
 from procession.system.prctl import hear_of_parents_end
@@ -60,7 +60,7 @@ class Spare:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         renew.remember_random()
-        pid = _forked()
+        pid = forked()
         if not pid:
             _be(partial(_begin, self._line, theirs, pytests, session))
         theirs.close()
@@ -170,7 +170,7 @@ class _Waiting:
         agent.let_go()
 
     def _fork_process(self, variables: dict[str, str], fds: list[int]) -> None:
-        pid = _forked()
+        pid = forked()
         if not pid:
             _be(partial(spawned.be_process, fds, variables, self._pid))
         pidfd, status = self._processes[pid] = pidfd_of(pid), os.dup(fds[spawned.STATUS])
@@ -198,13 +198,6 @@ class _Waiting:
                 os.close(fd)
         self._processes.clear()
         self._pytests = -1
-
-
-def _forked() -> int:
-    """Fork this process; gives 0 in the child, else its pid."""
-    with warnings.catch_warnings():  # of threads that a fork does not have; see the docs
-        warnings.simplefilter("ignore")
-        return os.fork()
 
 
 def _be(call: Callable[[], int | None]) -> NoReturn:

@@ -51,24 +51,21 @@ class Verdict(Value):
     certain: bool = False
 
 
-def merged(came: Told, limit: float) -> Verdict:
-    """Make one verdict of what ranks report. limit: the seconds that the test had."""
+def merged(came: Told) -> Verdict:
+    """Make one verdict of what ranks report."""
     ranks: Sequence[Told] = came["ranks"]
     own = [_own(told) for told in ranks]
     seconds = max((_seconds(told) for told in ranks), default=0.0)
-    if not all(told["done"] and "crash" not in told for told in ranks) or came["lingered"]:
+    if not all(told["done"] and "crash" not in told for told in ranks) or came["over"]:
         seconds = max(seconds, came.get("took", 0.0))  # ranks that were ended have not said it
     failed = [rank for rank, (what, _) in enumerate(own) if what == "failed"]
     if failed:
         first = min(failed, key=lambda rank: (_failed_at(ranks[rank]), rank))
         verdict = _of_failure(ranks, own, first)
-    elif came["timeout"]:
-        verdict = _failure(f"the test had not ended after {limit:g} s")
-        verdict = verdict.__replace__(
+    elif came["over"]:
+        verdict = _failure(came["over"]).__replace__(
             others=_lines(ranks, own, None), sections=_output(ranks, None)
         )
-    elif came["lingered"]:
-        verdict = _of_lingering(ranks)
     else:
         verdict = _of_agreement(ranks, own)
     # An orphan may be seen twice: below its rank, and when that is gone, below its agent.
@@ -100,11 +97,8 @@ def phases_of(told: Told) -> list[Told]:
 def _own(told: Told) -> tuple[str, str]:
     """Say what the test came to in one rank, and why: the outcome and the reason.
 
-    "ended": it did not come to its end, and others are the reason. "absent": it is not one of this
-    rank (see `subtests`).
+    "ended": it did not come to its end, and others are the reason.
     """
-    if told.get("absent"):
-        return "absent", ""
     if "crash" in told:
         return "failed", f"{told['crash']}, after its test" if told["done"] else told["crash"]
     outcome, reason = "passed", ""
@@ -172,32 +166,15 @@ def _of_failure(ranks: Sequence[Told], own: list[tuple[str, str]], first: int) -
     )
 
 
-def _of_lingering(ranks: Sequence[Told]) -> Verdict:
-    lines: list[str] = []
-    for rank, told in enumerate(ranks):
-        threads = told.get("threads", ())
-        if "where" in told:
-            many = "threads" if len(threads) > 1 else "thread"
-            which = f": its {many} {', '.join(threads[:3])} went on" if threads else ""
-            lines.append(f"rank {rank} had not ended{which}")
-    headline = "a rank did not end after its test"
-    if lines:
-        headline = f"the test was over, but {lines[0]}"
-    found = _failure(headline)
-    return found.__replace__(others=tuple(lines), sections=_output(ranks, None))
-
-
 def _of_agreement(ranks: Sequence[Told], own: list[tuple[str, str]]) -> Verdict:
-    present = {rank: each for rank, each in enumerate(own) if each[0] != "absent"}
-    outcomes = {outcome for outcome, _ in present.values()}
+    outcomes = {outcome for outcome, _ in own}
     if len(outcomes) == 1:
         outcome = outcomes.pop()
         if outcome == "ended":
             return _failure("the ranks were ended before their test was over")
-        reason = next(iter(present.values()))[1]
-        return Verdict(outcome, reason=reason, sections=_output(ranks, None))
+        return Verdict(outcome, reason=own[0][1], sections=_output(ranks, None))
     which: dict[str, list[int]] = {}
-    for rank, (outcome, reason) in present.items():
+    for rank, (outcome, reason) in enumerate(own):
         why = f" ({reason})" if reason else ""
         said = {"skipped": f"skipped it{why}", "xfailed": f"failed as expected{why}"}
         said |= {"ended": "were ended"}
@@ -231,7 +208,7 @@ def _lines(ranks: Sequence[Told], own: list[tuple[str, str]], first: int | None)
     fates: dict[str, list[int]] = {}
     blamed = None if first is None else _failing(ranks[first])
     for rank, (outcome, reason) in enumerate(own):
-        if rank == first or outcome == "absent":
+        if rank == first:
             continue
         told, report = ranks[rank], _failing(ranks[rank])
         if "crash" in told:
