@@ -60,9 +60,9 @@ class Parent(Reporting):
         self._slots = slots_of(session.config)
         for item in marked:
             _ = item.location  # pytest keeps it; otherwise each rank would have to find it
-        self._spare: Spare | None = Spare(session)
+        self._spare = Spare(session) if marked else None
         if self._config.getoption("--ranks-template"):
-            spawned.begin(self._spare.process)
+            spawned.begin()
         for item in marked:
             self._stand_in(item, self._came)
 

@@ -1,10 +1,10 @@
 """The limit for the ranks that all workers of pytest-xdist run at the same time.
 
 Theory of operation. Each rank that may run is a byte of a file that all workers have in common. It
-is in use while a worker has its lock. A test takes as many as it has ranks, one after the other.
-Only the worker that has the lock of the byte behind them may take any: so two workers never wait
-for each other with half of what they need. The kernel gives back the locks of a worker that dies. A
-test with more ranks than there are takes all of them.
+is in use while a worker has its lock. A test takes as many bytes in a row as it has ranks. Only the
+worker that has the lock of the byte behind them may look for any: so no other one takes what a
+large test waits for. The kernel gives back the locks of a worker that dies. A test with more ranks
+than there are takes all of them.
 """
 
 from __future__ import annotations
@@ -32,18 +32,14 @@ class Slots:
     def take(self, number: int) -> None:
         """Wait until so many ranks may run."""
         fcntl.lockf(self._fd, fcntl.LOCK_EX, 1, self.most)
-        free, wanted = {*range(self.most)}, min(number, self.most)
-        while self.most - len(free) < wanted:
-            took = next(filter(self._took, free), None)
-            if took is None:
-                time.sleep(PAUSE)
-            else:
-                free.remove(took)
+        number = min(number, self.most)
+        while not any(self._took(number, at) for at in range(self.most - number + 1)):
+            time.sleep(PAUSE)
         fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, self.most)
 
-    def _took(self, slot: int) -> bool:
+    def _took(self, number: int, at: int) -> bool:
         try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, number, at)
         except OSError:
             return False
         return True
