@@ -8,7 +8,6 @@ from importlib import import_module
 import pytest
 
 from procession.pytest import inrank, renew
-from procession.pytest.talk import Rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,54 +45,45 @@ def options_of(config: Any) -> dict[str, Any]:
     return {**found, **known}
 
 
-def run(options: dict[str, Any], where: str, nodeid: str) -> None:
+def run(options: dict[str, Any], where: str, nodeid: str, number: int) -> None:
     """Be a rank that has nothing of pytest's process.
 
     options: of the session. where: the file and the name of the test, as an argument of pytest.
-    nodeid: the test's.
+    nodeid, number: the test's, in pytest's process.
     """
-    line = inrank.introduced()
-    request = inrank.next_request(line)
-    if request is None:
-        return
     config: Any = import_module("_pytest.config").Config.fromdictargs(options, [where])
-    loop = _Loop(Rank(request, line), request, nodeid)
+    loop = _Loop(nodeid, number)
     config.pluginmanager.register(loop, "ranks")
     config.hook.pytest_cmdline_main(config=config)
-    if not loop.items:
+    if not loop.found:
         raise LookupError(f"{nodeid} was not found again in a rank")
 
 
 class _Loop:
     """Runs the one test instead of all."""
 
-    def __init__(self, rank: Rank, request: dict[str, Any], nodeid: str) -> None:
-        self._rank = rank
-        self._request = request
+    def __init__(self, nodeid: str, number: int) -> None:
         self._nodeid = nodeid
-        self.items: list[Any] = []
+        self._number = number
+        self.found = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: Any) -> None:
         """Write nothing, not even that a session begins."""
         renew.silence(session.config)
 
-    def pytest_collection_finish(self, session: Any) -> None:
-        """Take note of what has been collected."""
-        self.items = [item for item in session.items if item.nodeid == self._nodeid]
-
     def pytest_runtestloop(self, session: Any) -> bool:
-        """Run the test."""
-        if not self.items:
+        """Run the test, if it has been collected."""
+        item = next((item for item in session.items if item.nodeid == self._nodeid), None)
+        if item is None:
             return True
+        self.found = True
         before = session.config._tmp_path_factory
         try:
             inrank.prepare(session.config)
             renew.one_thread()
-            inrank.begin(session.config, self._request["files"])
-            session.items[:] = self.items
-            inrank.run_item(session, self._rank, {**self._request, "item": 0})
-            inrank.tell_done(self._rank)
+            session.items[:] = [item] * (self._number + 1)  # so it has its number
+            inrank.Program(session)()
         finally:
             session.config._tmp_path_factory = before  # the session's end is about its own
         return True

@@ -34,7 +34,10 @@ DOOR = "PROCESSION_PYTEST_DOOR"  # the variable by which a rank finds who hears 
 
 
 class Program:
-    """What an agent that is a fork of the spare runs. session: pytest's, which has collected."""
+    """What an agent that is a fork of the spare runs, and a rank that is a fresh interpreter.
+
+    session: pytest's, which has collected.
+    """
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -42,7 +45,8 @@ class Program:
 
     def __call__(self) -> None:
         """Be a rank: run the test that it is asked for; if ranks are kept, all that it is."""
-        session, line = self._session, introduced()
+        session = self._session
+        line = joined(os.environ.pop(DOOR), int(os.environ["RANK"]))
         request = next_request(line)
         if request is None:
             return
@@ -73,11 +77,6 @@ class Program:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         tell("shared", "")
-
-
-def introduced() -> Line:
-    """Come as a rank to who hears its test."""
-    return joined(os.environ.pop(DOOR), int(os.environ["RANK"]))
 
 
 def next_request(line: Line) -> dict[str, Any] | None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Told = dict[str, Any]
 
 GRACE = 1.0  # seconds from SIGTERM to SIGKILL, for ranks that are ended
-LOOK = 2.0  # seconds between two looks whether somebody has stopped an agent
+LOOK = 2.0  # seconds between two looks at an agent that says nothing
 PATIENCE_WITH_KEPT = 10.0  # seconds that these have to tear down what their tests share
 
 
@@ -71,12 +71,6 @@ class Parent(Reporting):
     def _asked(self, item: Any, request: Told) -> Told:
         if self._slots is not None:
             self._slots.take(request["nproc"])
-            if request["nproc"] > self._slots.most:
-                said = (
-                    f"this test has {request['nproc']} ranks, more than --ranks-at-once allows "
-                    f"({self._slots.most}): it runs while no other test in ranks does"
-                )
-                self._warn(item, said)
         try:
             return self._run_in_ranks(item, request)
         except GroupFailed as e:
@@ -86,10 +80,6 @@ class Parent(Reporting):
         finally:
             if self._slots is not None:
                 self._slots.give_back()
-
-    def _warn(self, item: Any, said: str) -> None:
-        warning = pytest.PytestWarning(said)
-        warn(self._config, warning, str(item.path), 0, "runtest", item.nodeid)
 
     def _request(self, item: Any, asked: Asked) -> Told:
         request = super()._request(item, asked)
@@ -139,7 +129,7 @@ class Parent(Reporting):
             function = fresh.run
             # Of a file outside the root directory, the name of a test does not have the path.
             where = f"{item.path}::{item.nodeid.partition('::')[2]}"
-            args = (fresh.options_of(item.config), where, item.nodeid)
+            args = (fresh.options_of(item.config), where, item.nodeid, request["item"])
         else:
             server = self._agent_for(item, request["item"], kept=method == "keep")
         door = f"procession-pytest-{secrets.token_hex(16)}"
@@ -178,21 +168,18 @@ class Parent(Reporting):
     def _share(self, agent: Agent, item: Any, number: int) -> None:
         """Have an agent make shared fixtures. Raises ProcessionError if one has ended it."""
         making = ""
-        poll = select.poll()
-        for fd in (agent.fileno(), agent.pidfd):
-            if fd >= 0:
-                poll.register(fd, select.POLLIN)
         try:
             agent.send(("share", number), [], [])
             while not agent.lost:
-                ready = {fd for fd, _ in poll.poll(LOOK * 1000)}
-                if not ready and state_of(agent.pid) == "T":
-                    agent.wake()  # somebody has stopped it
+                select.select([agent], [], [], LOOK)
+                agent.wake()  # somebody may have stopped it
+                # What it has forked may have a copy of its end.
+                dead = state_of(agent.pid) in ("", "Z", "X")
                 for kind, name in _told_by(agent):
                     making = name
                     if kind == "shared":
                         return
-                agent.lost = agent.lost or (agent.pidfd in ready and not agent.says_more)
+                agent.lost = agent.lost or dead
         except BaseException:
             making = "".join(name for _, name in _told_by(agent)[-1:]) or making
             if making:
@@ -215,7 +202,8 @@ class Parent(Reporting):
             end = kept.group.end
             why = "; ".join(what_happened(each) for each in end.failures) if end else ""
             said = f"the ranks kept before were lost between two tests, these are new ({why})"
-            self._warn(item, said)
+            warning = pytest.PytestWarning(said)
+            warn(self._config, warning, str(item.path), 0, "runtest", item.nodeid)
         self._end_kept()
         self._kept = self._started(item, request, request["keep"])
         return self._kept

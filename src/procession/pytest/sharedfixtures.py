@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# What was made in this process, or in the one that it is a fork of: function -> value, or what it
-# raised.
-values: dict[Any, Any] = {}
-failures: dict[Any, BaseException] = {}
+# What was made in this process, or in the one that it is a fork of: function -> value, or None and
+# what it raised.
+made: dict[Any, tuple[Any, BaseException | None]] = {}
 
 
 def shared(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -52,19 +51,20 @@ def shared(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     @wraps(function)
     def fixture(**needed: Any) -> Any:
         __tracebackhide__ = True
-        if function in failures:
-            raise failures[function]
-        if function not in values:
-            values[function] = function(**needed)
-        return values[function]
+        if function not in made:
+            made[function] = function(**needed), None
+        return _value_of(function)
 
     fixture.__dict__["procession_shared"] = function
     return pytest.fixture(scope="session")(fixture)
 
 
-def _is_missing(definition: Any) -> bool:
-    function = definition.func.procession_shared
-    return function not in values and function not in failures
+def _value_of(function: Any) -> Any:
+    __tracebackhide__ = True
+    value, error = made[function]
+    if error is not None:
+        raise error
+    return value
 
 
 def needed_by(item: Any) -> dict[str, Any]:
@@ -79,12 +79,10 @@ def make_for(item: Any, tell: Callable[[str], None]) -> None:
 
     tell: is called with the name of each before that is made, for it may end the process.
     """
-    by_name = needed_by(item)
-    missing = [each for each in by_name.values() if _is_missing(each)]
-    for definition in missing:
-        tell(definition.argname)
-        make(definition, by_name)
-    if missing:
+    by_name, before = needed_by(item), len(made)
+    for definition in by_name.values():
+        _make(definition, by_name, tell)
+    if len(made) > before:
         gc.collect()
         gc.freeze()  # a collection in a rank must not touch, and so copy, what all share
 
@@ -119,15 +117,15 @@ def _called(name: str, function: Callable[..., Any], needed: dict[str, Any]) -> 
     )
 
 
-def make(definition: Any, by_name: dict[str, Any]) -> None:
+def _make(definition: Any, by_name: dict[str, Any], tell: Callable[[str], None]) -> None:
     """Call what a shared fixture is of, and what it needs, where that is still to be done.
 
     by_name: the definitions of the shared fixtures of a test.
     """
     __tracebackhide__ = True
-    if not _is_missing(definition):
-        return
     function = definition.func.procession_shared
+    if function in made:
+        return
     try:
         needed: dict[str, Any] = {}
         for name in definition.argnames:
@@ -137,12 +135,9 @@ def make(definition: Any, by_name: dict[str, Any]) -> None:
                     f"the shared fixture {definition.argname} needs {name}, which is not shared: "
                     "it is made before there are ranks"
                 )
-            make(other, by_name)
-            inner = other.func.procession_shared
-            if inner in failures:
-                raise failures[inner]
-            needed[name] = values[inner]
-        value = _called(definition.argname, function, needed)
-        values[function] = value
+            _make(other, by_name, tell)
+            needed[name] = _value_of(other.func.procession_shared)
+        tell(definition.argname)
+        made[function] = _called(definition.argname, function, needed), None
     except BaseException as e:
-        failures[function] = e
+        made[function] = None, e

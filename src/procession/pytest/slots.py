@@ -27,15 +27,15 @@ class Slots:
     def __init__(self, path: Path, most: int) -> None:
         # To the end of the process, whose locks end when it closes the file.
         self._fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        self.most = most
+        self._most = most
 
     def take(self, number: int) -> None:
         """Wait until so many ranks may run."""
-        fcntl.lockf(self._fd, fcntl.LOCK_EX, 1, self.most)
-        number = min(number, self.most)
-        while not any(self._took(number, at) for at in range(self.most - number + 1)):
+        fcntl.lockf(self._fd, fcntl.LOCK_EX, 1, self._most)
+        number = min(number, self._most)
+        while not any(self._took(number, at) for at in range(self._most - number + 1)):
             time.sleep(PAUSE)
-        fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, self.most)
+        fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, self._most)
 
     def _took(self, number: int, at: int) -> bool:
         try:
