@@ -28,6 +28,7 @@ class Conversation:
 
     PATIENCE: float  # seconds that the others have after the first failure
     LOST: float  # seconds that they have when a rank is gone
+    GONE: str  # what is said of it
 
     def __init__(self, lines: dict[int, Line], request: Told) -> None:
         self._lines = lines
@@ -92,8 +93,8 @@ class Conversation:
             self._select.unregister(line)
             del self._lines[rank]
             line.close()
-            if not self._ranks[rank]["done"]:
-                self._ranks[rank]["silent_at"] = time.monotonic_ns()
+            if not (self._ranks[rank]["done"] or self._paused):
+                self._ranks[rank].update(crash=self.GONE, crashed_at=time.monotonic_ns())
                 self._end_others_in(self.LOST)
                 self._answer_gathering()
 

@@ -41,6 +41,7 @@ class GroupTalk(Conversation):
 
     PATIENCE = 0.3  # to fail by themselves
     LOST = 2.0  # until the end of the rank is heard of
+    GONE = "lost its line to the launcher of the test"
 
     def __init__(self, ranks: Ranks, request: Told, config: Any) -> None:
         super().__init__(ranks.lines, request)
@@ -183,6 +184,9 @@ class GroupTalk(Conversation):
             stacks = noted(stacks, self._ranks)
             if stacks and came["over"]:
                 came["stacks"] = format_stacks(stacks)
+            if end.failures or came["over"] or any(told["failed_at"] for told in self._ranks):
+                for told in self._ranks:  # that of a rank that was ended is no failure
+                    told.pop("crash", None)
             for each in end.failures:
                 told = self._ranks[each.rank]
                 told["crash"] = what_happened(each)
@@ -192,12 +196,6 @@ class GroupTalk(Conversation):
             for rank, told in enumerate(self._ranks):
                 if not told["done"]:
                     told["output"] = captured(self._of.files, rank)
-            silent = [told for told in self._ranks if "silent_at" in told]
-            known = end.failures or any(told["failed_at"] for told in self._ranks)
-            if silent and not (known or came["over"]):
-                told = min(silent, key=_silent_at)
-                told["crash"] = "lost its line to the launcher of the test"
-                told["crashed_at"] = told["silent_at"]
         if self._keep:
             self.broken = came["renewed"] = self._why_broken()
 
@@ -210,7 +208,3 @@ class GroupTalk(Conversation):
         if len({place_of_failure(told) for told in self._ranks}) > 1:
             return "not all ranks failed, or not in the same place"
         return ""
-
-
-def _silent_at(told: Told) -> int:
-    return told["silent_at"]

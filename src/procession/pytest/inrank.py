@@ -139,7 +139,7 @@ def run_item(session: Any, rank: Rank, request: dict[str, Any]) -> None:
 def prepare(config: Any) -> None:
     """Do in the spare what each rank would have to do otherwise."""
     report_here(config)
-    renew.prepare(config)
+    renew.silence(config)
 
 
 def report_here(config: Any) -> None:

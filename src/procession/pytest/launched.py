@@ -34,7 +34,7 @@ from procession.explain.stacks.text import Stack
 from procession.pytest import inrank, renew
 from procession.pytest.conversation import Conversation
 from procession.pytest.marks import asked_of, count_of
-from procession.pytest.meeting import ALL_THERE, NotTogether, door_of, gathered, joined
+from procession.pytest.meeting import ALL_THERE, door_of, gathered, joined, not_together
 from procession.pytest.place import of_this_process
 from procession.pytest.processes import forked
 from procession.pytest.reporting import ALONE, Reporting
@@ -68,7 +68,7 @@ def begin(config: Any) -> None:
     try:
         place = of_this_process()
     except ValueError as e:
-        raise pytest.UsageError(f"--ranks-from-environment: {e}") from None
+        raise not_together(str(e)) from None
     kind = Member if place.number else First
     config.pluginmanager.register(kind(config, place), "ranks-launched")
 
@@ -84,14 +84,8 @@ class Member:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Meet the others."""
+        """Meet rank 0."""
         stackfile.offer()  # the launcher may be one that knows nothing of it
-        try:
-            self._meet()
-        except NotTogether as e:
-            raise pytest.UsageError(f"--ranks-from-environment: {e}") from None
-
-    def _meet(self) -> None:
         renew.silence(self._config)
         self._line = joined(door_of(self._place), self._place.number, ALL_THERE)
 
@@ -166,7 +160,10 @@ class First(Member):
         self._code = 0
         self._wake = -1
 
-    def _meet(self) -> None:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Meet the others."""
+        stackfile.offer()
         self._lines, self._pids = gathered(self._place)
 
     @pytest.hookimpl(tryfirst=True)
@@ -209,8 +206,7 @@ class First(Member):
             except OSError:
                 pytest.exit(f"rank {rank} has ended", returncode=1)
             if odd:
-                said = f"rank {rank} and rank 0 have not the same tests: {min(odd)}"
-                raise pytest.UsageError(f"--ranks-from-environment: {said}")
+                raise not_together(f"rank {rank} and rank 0 have not the same tests: {min(odd)}")
 
     def _wait_for(self, pid: int) -> None:
         """Wait for the process that reports; if it has given a test up, there is no way back."""
@@ -312,6 +308,7 @@ class SessionTalk(Conversation):
     """The conversation with ranks of a launcher. `why`: the session cannot go on after it."""
 
     PATIENCE = LOST = 20.0  # to end a test that failed in a rank
+    GONE = "has ended"
 
     def __init__(
         self, lines: dict[int, Line], request: Told, pids: dict[int, int], signals: int, files: str
@@ -355,9 +352,6 @@ class SessionTalk(Conversation):
 
     def _conclude(self) -> None:
         undone = self._undone()
-        for told in self._ranks:
-            if "silent_at" in told:
-                told.update(crash="has ended", crashed_at=told["silent_at"])
         stacks = [
             Stack(rank, None, frames=tuple(map(tuple, said["at"]))).as_dict()
             for rank, told in enumerate(self._ranks)

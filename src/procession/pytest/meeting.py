@@ -12,6 +12,8 @@ import select
 import socket
 import time
 
+import pytest
+
 from procession.pytest.talk import Line
 from procession.system.identity import peer_of
 
@@ -23,8 +25,9 @@ ALL_THERE = 120.0  # seconds that the ranks may take to begin
 PAUSE = 0.05  # seconds between two attempts to meet
 
 
-class NotTogether(Exception):
-    """The ranks do not come together."""
+def not_together(said: str) -> pytest.UsageError:
+    """Say why the ranks of a launcher are not those of a session."""
+    return pytest.UsageError(f"--ranks-from-environment: {said}")
 
 
 class Door:
@@ -62,7 +65,7 @@ class Door:
 
 
 def joined(name: str, number: int, seconds: float = 0.0) -> Line:
-    """Come to a door as a rank. seconds: until it must be there. Raises NotTogether."""
+    """Come to a door as a rank. seconds: until it must be there. Raises UsageError."""
     deadline = time.monotonic() + seconds
     while True:
         peer = socket.socket(socket.AF_UNIX)
@@ -75,7 +78,7 @@ def joined(name: str, number: int, seconds: float = 0.0) -> Line:
             pass
         peer.close()
         if time.monotonic() >= deadline:
-            raise NotTogether(f"nobody has heard the ranks for {seconds:g} s")
+            raise not_together(f"nobody has heard the ranks for {seconds:g} s")
         time.sleep(PAUSE)
 
 
@@ -86,18 +89,18 @@ def door_of(place: Place) -> str:
 
 
 def gathered(place: Place) -> tuple[dict[int, Line], dict[int, int]]:
-    """Wait as rank 0 for all others; gives their lines, and their pids. Raises NotTogether."""
+    """Wait as rank 0 for all others; gives their lines, and their pids. Raises UsageError."""
     lines: dict[int, Line] = {}
     pids: dict[int, int] = {}
     deadline = time.monotonic() + ALL_THERE
     try:
         door = Door(door_of(place), place.size)
     except OSError as e:
-        raise NotTogether(f"somebody else is rank 0 of the same run: {e}") from None
+        raise not_together(f"somebody else is rank 0 of the same run: {e}") from None
     try:
         while len(lines) < place.size - 1:
             if not select.select([door], [], [], max(0.1, deadline - time.monotonic()))[0]:
-                raise NotTogether(
+                raise not_together(
                     f"{len(lines) + 1} of {place.size} ranks came within {ALL_THERE:g} s"
                 )
             while came := door.let_in():

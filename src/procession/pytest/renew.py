@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
+
+from _pytest.tmpdir import TempPathFactory
 
 from procession.pytest.stackframes import without_runner
 
@@ -14,7 +17,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 _random_state: Any = None  # in pytest's process, and so in all forks
-_factory_kind: Any = None  # the class of what makes temporary directories in ranks
 _kept: list[Any] = []  # objects of the process that this is a fork of: they must not be destroyed
 
 
@@ -92,15 +94,7 @@ def silence(config: Any) -> None:
 
 def use_directory(config: Any, base: str) -> None:
     """Have temporary directories of a test below `base`, which its ranks have in common."""
-    _common_directories(config)
-    if _factory_kind is not None:
-        config._tmp_path_factory = _factory_kind(base)
-
-
-def prepare(config: Any) -> None:
-    """Do what all ranks have in common: in what they are forked from, or in a fresh interpreter."""
-    silence(config)
-    _common_directories(config)
+    config._tmp_path_factory = _CommonDirectories(base)
 
 
 def one_thread() -> None:
@@ -113,46 +107,32 @@ def one_thread() -> None:
         torch.set_num_threads(1)
 
 
-def _common_directories(config: Any) -> None:
-    global _factory_kind
-    factory = getattr(config, "_tmp_path_factory", None)
-    if factory is not None and _factory_kind is None:
-        _factory_kind = _common(factory.__class__)
+class _CommonDirectories(TempPathFactory):  # pyright: ignore[reportGeneralTypeIssues]
+    """Temporary directories of a test: the n-th one of a name is the same in all its ranks."""
 
+    def __init__(self, base: str) -> None:
+        self._base = Path(base)
+        self._retention_policy = "all"  # pytest's process removes what is to be removed
+        self._count: Counter[str] = Counter()
 
-def _common(kind: Any) -> Any:
-    """Give the class of factories of temporary directories that are the same in all ranks."""
+    def __repr__(self) -> str:
+        return f"<temporary directories below {self._base}>"
 
-    class CommonDirectories(kind):
-        """The n-th directory of a name is the same in all ranks."""
+    def getbasetemp(self) -> Path:
+        """Give the directory of this test."""
+        self._base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._base
 
-        def __init__(self, base: str) -> None:
-            self._base = base
-            self._retention_policy = "all"  # pytest's process removes what is to be removed
-            self._count: dict[str, int] = {}
-
-        def __repr__(self) -> str:
-            return f"<temporary directories below {self._base}>"
-
-        def getbasetemp(self) -> Path:
-            """Give the directory of this test."""
-            path = Path(self._base)
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return path
-
-        def mktemp(self, basename: str, numbered: bool = True) -> Path:
-            """Give a directory below it, which another rank may have made by now."""
-            if os.path.normpath(basename) != basename or os.path.dirname(basename):
-                raise ValueError(f"{basename} is not a normalized and relative path")
-            number = self._count.get(basename, 0)
-            self._count[basename] = number + 1
-            if not numbered and number:
-                raise FileExistsError(basename)
-            path = self.getbasetemp() / (f"{basename}{number}" if numbered else basename)
-            path.mkdir(mode=0o700, exist_ok=True)
-            return path
-
-    return CommonDirectories
+    def mktemp(self, basename: str, numbered: bool = True) -> Path:
+        """Give a directory below it, which another rank may have made by now."""
+        basename = self._ensure_relative_to_basetemp(basename)
+        number = self._count[basename]
+        self._count[basename] += 1
+        if not numbered and number:
+            raise FileExistsError(basename)
+        path = self.getbasetemp() / (f"{basename}{number}" if numbered else basename)
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
 
 
 def _measure() -> None:
