@@ -246,6 +246,27 @@ def test_a_session_in_each_rank_of_a_launcher_is_warned_of(tmp_path):
     assert "this is rank 1 of 2 that a launcher has started" in found.text
 
 
+def test_what_ranks_measure_is_added_up(tmp_path):
+    pytest.importorskip("pytest_cov")
+    lib = """
+        def used(rank):
+            if rank == 1:
+                return "only rank 1 comes here"
+            return "the others"
+    """
+    test = """
+        import lib
+        import pytest
+
+        @pytest.mark.ranks(2)
+        def test_measured(rank):
+            assert lib.used(rank)
+    """
+    words = ("--ranks-from-environment", "--cov=lib", "--cov-report=term-missing")
+    found = run(tmp_path, *words, prefix=launched(2), test_a=test, lib=lib)
+    assert re.search(r"lib\.py +\d+ +0 +100%", found.text), found.text
+
+
 def test_without_a_launcher_it_is_refused(tmp_path):
     found = run(tmp_path, "--ranks-from-environment", test_a=TESTS)
     assert "no launcher has started this process" in found.text

@@ -53,7 +53,7 @@ def run(options: dict[str, Any], where: str, nodeid: str, number: int) -> None:
     """
     config: Any = import_module("_pytest.config").Config.fromdictargs(options, [where])
     loop = _Loop(nodeid, number)
-    config.pluginmanager.register(loop, "ranks")
+    config.pluginmanager.register(loop)
     config.hook.pytest_cmdline_main(config=config)
     if not loop.found:
         raise LookupError(f"{nodeid} was not found again in a rank")
@@ -70,7 +70,7 @@ class _Loop:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: Any) -> None:
         """Write nothing, not even that a session begins."""
-        renew.silence(session.config)
+        inrank.prepare(session.config)
 
     def pytest_runtestloop(self, session: Any) -> bool:
         """Run the test, if it has been collected."""
@@ -80,7 +80,6 @@ class _Loop:
         self.found = True
         before = session.config._tmp_path_factory
         try:
-            inrank.prepare(session.config)
             renew.one_thread()
             session.items[:] = [item] * (self._number + 1)  # so it has its number
             inrank.Program(session)()

@@ -120,7 +120,6 @@ def run_item(session: Any, rank: Rank, request: dict[str, Any]) -> None:
     following = None if request["next"] is None else session.items[request["next"]]
     renew.use_directory(item.config, request["tmp"])
     fixtures.ours = rank
-    report_here(item.config)
     _reporter.begin(item, rank, following)
     try:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -137,20 +136,9 @@ def run_item(session: Any, rank: Rank, request: dict[str, Any]) -> None:
 
 
 def prepare(config: Any) -> None:
-    """Do in the spare what each rank would have to do otherwise."""
-    report_here(config)
-    renew.silence(config)
-
-
-def report_here(config: Any) -> None:
     """Have the tests of this process, and of what is forked from it, report as a rank does."""
-    manager = config.pluginmanager
-    before = manager.get_plugin("ranks")
-    if before is _reporter:
-        return
-    if before is not None:
-        manager.unregister(before)
-    manager.register(_reporter, "ranks")
+    config.pluginmanager.register(_reporter, "ranks")
+    renew.silence(config)
 
 
 class _Reporter:

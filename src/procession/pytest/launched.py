@@ -57,7 +57,7 @@ ENDED = "the launcher has ended this session (SIGTERM)"
 AFTER_SIGTERM = 0.5  # seconds in which ranks can come to the end of their test by themselves
 FOR_STACKS = 1.0  # seconds
 FOR_REPORT = 10.0  # seconds that there are for the report when the launcher ends all
-WRITERS = ("lfplugin", "nfplugin", "stepwiseplugin")  # of files of the session
+WRITERS = ("lfplugin", "nfplugin", "stepwiseplugin", "_cov")  # of files of the session
 
 
 def begin(config: Any) -> None:
@@ -86,8 +86,11 @@ class Member:
     def pytest_sessionstart(self) -> None:
         """Meet rank 0."""
         stackfile.offer()  # the launcher may be one that knows nothing of it
-        renew.silence(self._config)
-        self._line = joined(door_of(self._place), self._place.number, ALL_THERE)
+        inrank.prepare(self._config)
+        try:
+            self._line = joined(door_of(self._place), self._place.number, ALL_THERE)
+        except OSError as e:
+            raise not_together(str(e)) from None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: Any) -> bool | None:
@@ -108,13 +111,14 @@ class Member:
             plugin = self._config.pluginmanager.get_plugin(name)
             if plugin is not None:
                 self._config.pluginmanager.unregister(plugin)
-        renew.capture(self._config, files, self._place.number)
+        renew.process(self._config, files, self._place.number)
         own_directory = self._config._tmp_path_factory
         try:
             while (request := inrank.next_request(line)) is not None:
                 rank = Rank(request, line, self._place.number)
                 self._in_test = True
                 inrank.run_item(session, rank, request)
+                renew.save_measures(go_on=True)
                 self._in_test = False
                 rank.tell("done", {})
         finally:
@@ -191,7 +195,7 @@ class First(Member):
         for each in lines.values():
             each.close()
         self._lines.clear()
-        renew.silence(config)
+        inrank.prepare(config)
         self._waiting = threading.Thread(target=self._wait_for, args=(pid,), daemon=True)
         self._waiting.start()
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)

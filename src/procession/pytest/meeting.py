@@ -65,7 +65,7 @@ class Door:
 
 
 def joined(name: str, number: int, seconds: float = 0.0) -> Line:
-    """Come to a door as a rank. seconds: until it must be there. Raises UsageError."""
+    """Come to a door as a rank. seconds: until it must be there. Raises OSError."""
     deadline = time.monotonic() + seconds
     while True:
         peer = socket.socket(socket.AF_UNIX)
@@ -78,7 +78,7 @@ def joined(name: str, number: int, seconds: float = 0.0) -> Line:
             pass
         peer.close()
         if time.monotonic() >= deadline:
-            raise not_together(f"nobody has heard the ranks for {seconds:g} s")
+            raise TimeoutError(f"nobody has heard the ranks for {seconds:g} s")
         time.sleep(PAUSE)
 
 
