@@ -120,7 +120,7 @@ def run_item(session: Any, rank: Rank, request: dict[str, Any]) -> None:
     following = None if request["next"] is None else session.items[request["next"]]
     renew.use_directory(item.config, request["tmp"])
     fixtures.ours = rank
-    _reporter.begin(item, rank, following)
+    _reporter.begin(rank)
     try:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
     except pytest.exit.Exception as e:
@@ -144,30 +144,19 @@ def prepare(config: Any) -> None:
 class _Reporter:
     """Stands where pytest's process has what reports: it sends on what is reported."""
 
-    def __init__(self) -> None:
-        self._item: Any = None
-        self._rank: Rank | None = None
-        self._following: Any = None
-        self._failed = False
-        self._in_phase = False
+    _in_phase = False
 
-    def begin(self, item: Any, rank: Rank, following: Any) -> None:
-        """A test begins, and another one follows it."""
-        self._item = item
+    def begin(self, rank: Rank) -> None:
+        """A test begins."""
         self._rank = rank
-        self._following = following
         self._failed = False
-
-    def _tell(self, kind: str, value: Any) -> None:
-        if self._rank is not None:
-            self._rank.tell(kind, value)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: Any) -> bool:
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool:
         """Run the phases; other plugins that would run them (again) have no part in it."""
         from _pytest.runner import runtestprotocol
 
-        runtestprotocol(item, log=False, nextitem=self._following)
+        runtestprotocol(item, log=False, nextitem=nextitem)
         return True
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -181,10 +170,10 @@ class _Reporter:
             hook.pytest_report_teststatus(report=report, config=item.config)  # looks at subtests
         data = hook.pytest_report_to_serializable(config=item.config, report=report)
         data["monotonic"] = time.monotonic_ns()
-        self._tell("report", data)
+        self._rank.tell("report", data)
         if report.failed and not self._failed:
             self._failed = True
-            self._tell("failed", data["monotonic"])
+            self._rank.tell("failed", data["monotonic"])
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -201,11 +190,8 @@ class _Reporter:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Send the report of a subtest: no other is logged here."""
-        if not self._in_phase or not hasattr(report, "context"):
-            return
-        config = self._item.config
-        data = config.hook.pytest_report_to_serializable(config=config, report=report)
-        self._tell("report", {"subtest": data})
+        if self._in_phase and hasattr(report, "context"):
+            self._rank.tell("report", {"subtest": report._to_json()})
 
     def pytest_warning_recorded(
         self, warning_message: Any, when: str, nodeid: str, location: Any
@@ -220,7 +206,7 @@ class _Reporter:
             body = b""
         words = f"{type(said).__name__}: {said}"
         where = (warning_message.filename, warning_message.lineno)
-        self._tell("report", {"warning": (body, words, *where, when, nodeid)})
+        self._rank.tell("report", {"warning": (body, words, *where, when, nodeid)})
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self) -> bool:

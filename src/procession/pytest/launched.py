@@ -238,7 +238,11 @@ class First(Member):
 
 
 class Reporter(Reporting):
-    """The process that reports. signals: where those that rank 0 gets are noted."""
+    """The process that reports.
+
+    lines, pids: of the ranks. signals: where those that rank 0 gets are noted. files: the directory
+    of what ranks write.
+    """
 
     def __init__(
         self,
@@ -251,9 +255,9 @@ class Reporter(Reporting):
         super().__init__(session.config)
         self._session = session
         self._lines = lines
-        self._pids = pids
-        self._signals = signals
-        self._files = files
+        self.pids = pids
+        self.signals = signals
+        self.files = files
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)  # the ranks say what follows
         marked = {*self._note_items(session)}
@@ -270,10 +274,10 @@ class Reporter(Reporting):
         members, size = request["nproc"], len(self._lines)
         if members > size:
             return {"skipped": f"{members} ranks wanted, and the session has {size}"}
-        request.update(method="fork", store=os.path.join(self._files, f"store_{self._count}"))
+        request.update(method="fork", store=os.path.join(self.files, f"store_{self._count}"))
         request["next"] = self._number[self._after] if self._goes_on(members) else None
         lines = {rank: self._lines[rank] for rank in range(members)}
-        talk = SessionTalk(lines, request, self._pids, self._signals, self._files)
+        talk = SessionTalk(lines, request, self)
         for line in lines.values():
             line.send_if_there(request)
         came = talk.held()
@@ -314,25 +318,21 @@ class SessionTalk(Conversation):
     PATIENCE = LOST = 20.0  # to end a test that failed in a rank
     GONE = "has ended"
 
-    def __init__(
-        self, lines: dict[int, Line], request: Told, pids: dict[int, int], signals: int, files: str
-    ) -> None:
+    def __init__(self, lines: dict[int, Line], request: Told, reporter: Reporter) -> None:
         super().__init__(lines, request)
         self.why = ""
-        self._pids = pids
-        self._signals = signals
-        self._files = files
+        self._of = reporter
         self._given_up = False
         self._others = f"had not ended {self.PATIENCE:g} s after another had failed"
 
     def _begin(self) -> None:
-        self._select.register(self._signals, selectors.EVENT_READ, self._hear_signals)
+        self._select.register(self._of.signals, selectors.EVENT_READ, self._hear_signals)
 
     def _hear_signals(self) -> None:
-        heard = os.read(self._signals, 4096)
+        heard = os.read(self._of.signals, 4096)
         if heard and signal.SIGTERM not in heard:
             return
-        self._select.unregister(self._signals)
+        self._select.unregister(self._of.signals)
         self._end_others_at = time.monotonic() + AFTER_SIGTERM
         self._others = "had not ended when rank 0 had"
         if heard:
@@ -363,8 +363,8 @@ class SessionTalk(Conversation):
             if "interrupt" in said
         ]
         if undone:
-            stacks = of_processes({rank: self._pids[rank] for rank in undone}, FOR_STACKS)
+            stacks = of_processes({rank: self._of.pids[rank] for rank in undone}, FOR_STACKS)
         for rank in undone:
-            self._ranks[rank]["output"] = renew.captured(self._files, rank)
+            self._ranks[rank]["output"] = renew.captured(self._of.files, rank)
         if stacks:
             self._came["stacks"] = format_stacks(noted(stacks, self._ranks))
