@@ -181,8 +181,6 @@ class First(Member):
         self._line, line = pair()
         signals, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         lines, pids = {0: line, **self._lines}, {0: os.getpid(), **self._pids}
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
         pid = forked()
         if not pid:
             os.close(self._wake)

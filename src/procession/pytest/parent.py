@@ -221,13 +221,6 @@ class Parent(Reporting):
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """End the processes that tests came from."""
-        self._close()
-
-    def pytest_unconfigure(self) -> None:
-        """The same, for a session that did not come to its end."""
-        self._close()
-
-    def _close(self) -> None:
         if os.getpid() != self._owner:
             return  # a test has forked this process
         self._end_kept()

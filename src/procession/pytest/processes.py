@@ -23,6 +23,8 @@ EXEC_LOOKS = 20
 
 def forked() -> int:
     """Fork this process; gives 0 in the child, else its pid."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
     with warnings.catch_warnings():  # of threads that a fork does not have; see the docs
         warnings.simplefilter("ignore")
         return os.fork()

@@ -51,8 +51,6 @@ class Spare:
 
     def __init__(self, session: Any) -> None:
         self._line, theirs = pair()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
         renew.remember_random()
         parent, pid = os.getpid(), forked()
         if not pid:

@@ -63,8 +63,6 @@ def end() -> None:
 def _fork_server(_path: object, args: list[str], _fds: object) -> int:
     """Fork this process, and run there what a new interpreter would; gives its pid."""
     parent = os.getpid()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
     pid = forked()
     if pid:
         return pid
