@@ -394,8 +394,11 @@ class NodeProcess:
 
 
 def command() -> NoReturn:
-    """Run the node process, as an engine starts it."""
-    sys.exit(main())
+    """Run the node process, as an engine starts it.
+
+    It leaves without the end of its interpreter, for which the driver would have to wait.
+    """
+    os._exit(main())
 
 
 def main() -> int:
