@@ -17,14 +17,13 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from procession.agent import boot
 from procession.agent.client import Agent, reap_dying
+from procession.agent.wanted import Preload
 from procession.system.facts import read_plain
 from procession.system.processes import is_dying
 from procession.values.base import Value
-from procession.values.environment import among
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,57 +39,6 @@ IDLE_GOING_TIME = 2.0  # seconds that one with nothing below it may take to go
 EARLY_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ", "VIRTUAL_ENV",
                    "COVERAGE_PROCESS_")  # fmt: skip
 SIGNALS = tuple(sorted(signal.valid_signals()))
-
-
-class Preload(Value):
-    """What an agent imports before it forks.
-
-    modules: in order. env: the variables that all ranks have. reads: those of them that the modules
-    read when they are imported (`X_*` stands for all that begin with `X_`). path: where modules are
-    looked for, None for the agent's own `sys.path`. cwd: the ranks' directory. unset:
-    variables that the modules may set, and that ranks begin without. listed: nothing is lost if
-    what they have left for the end of the process is not done in each rank. watched: it is to be
-    known later whether the imports would still give the same (`agent.imported`). own: why an agent
-    that has made these imports, or will have run what its group needs, is not kept for another
-    launch, "" if it is: only packages of the list are kept, since what else the user's code has
-    read nobody knows.
-    """
-
-    modules: tuple[str, ...] = ()
-    env: Mapping[str, str] = MappingProxyType({})
-    reads: tuple[str, ...] = ()
-    path: tuple[str, ...] | None = None
-    cwd: str = "/"
-    unset: tuple[str, ...] = ()
-    listed: bool = False
-    watched: bool = False
-    own: str = ""
-
-    def covers(self, earlier: Preload) -> bool:
-        """Whether an agent that has imported `earlier` needs only further imports for this.
-
-        Its imports must be those with which this one begins: handlers at exit, warning filters and
-        native libraries stand in the order of the imports.
-        """
-        if not earlier.modules:
-            return True
-        return (
-            (self.path, self.cwd) == (earlier.path, earlier.cwd)
-            and earlier.modules == self.modules[: len(earlier.modules)]
-            and earlier.seen == {n: v for n, v in self.env.items() if among(earlier.reads, n)}
-        )
-
-    @property
-    def seen(self) -> dict[str, str]:
-        """The variables that the modules see when they are imported."""
-        return {n: v for n, v in self.env.items() if among(self.reads, n)}
-
-    @property
-    def message(self) -> dict[str, Any]:
-        """The message to the agent; see `agent.preload`."""
-        words = {**vars(self), "env": dict(self.env)}
-        del words["reads"], words["own"]
-        return words
 
 
 class Lease(Value):
@@ -204,7 +152,7 @@ def _take(wanted: Key, preload: Preload) -> Lease | None:
     with _lock:
         for entry in _ended():
             entry.agent.close(IDLE_GOING_TIME)
-        fitting = [e for e in _idle if e.key == wanted and preload.covers(e.preload)]
+        fitting = [e for e in _idle if e.key == wanted and not preload.misfit(e.preload)]
         while fitting:
             entry = max(fitting, key=lambda e: len(e.preload.modules))
             fitting.remove(entry)

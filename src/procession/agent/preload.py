@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.agent.imported import Imported
+    from procession.agent.wanted import Preload
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel", "/dev/neuron", "/dev/davinci")
 NEVER = 2_000_000_011  # objects: a threshold for the collector that nobody else sets
@@ -41,8 +42,8 @@ class Preloaded:
     fault: why no rank may be forked from this process, "" if ranks may. culprit: the module whose
     import that was, "" if that is not known. failed: modules that could not be imported. printed:
     what the imports wrote to stdout and to stderr. variables: those of the environment that the
-    imports have set. imported: what decided them, if they are watched; wish: the message that
-    asked for them last.
+    imports have set. imported: what decided them, if they are watched; wish: what was asked
+    for last.
     """
 
     def __init__(self) -> None:
@@ -51,29 +52,13 @@ class Preloaded:
         self.printed: tuple[bytes, bytes] = (b"", b"")
         self.variables: dict[str, str] = {}
         self.imported: Imported | None = None
-        self.wish: dict[str, Any] = {}
         # The names of the importing module: a warning about the import leaves a mark there.
         self._importer: dict[str, Any] = {"__name__": "__main__"}
 
-    def add(
-        self,
-        modules: tuple[str, ...],
-        env: dict[str, str],
-        path: tuple[str, ...] | None,
-        cwd: str,
-        unset: tuple[str, ...],
-        listed: bool,
-        watched: bool,
-    ) -> None:
-        """Import modules in order, except those already imported.
-
-        env: the variables that all ranks have. path: where to look for modules, `sys.path` if None.
-        cwd: the ranks' directory. unset: variables that ranks begin without; those who set them
-        here set them again when they are used. listed: the modules are on the list of
-        safe ones, whose finalizers (`weakref.finalize`) only free memory. watched: it is to be
-        known later whether these imports would still give the same.
-        """
-        if watched and self.imported is None:
+    def add(self, wish: Preload) -> None:
+        """Import modules in order, except those already imported."""
+        self.wish, env = wish, {**wish.env}
+        if wish.watched and self.imported is None:
             from procession.agent.imported import Imported
 
             self.imported = Imported(env)
@@ -81,8 +66,8 @@ class Preloaded:
         self.failed = []
         threads = 1
         before = sockets()  # those of ranks that are still to be forked are among them
-        surroundings = Surroundings(env, path, cwd)
-        wanted = [name for name in modules if name not in sys.modules]
+        surroundings = Surroundings(env, wish.path, wish.cwd)
+        wanted = [name for name in wish.modules if name not in sys.modules]
         if wanted and not self.fault:
             # The collector takes a sixth of the time of large imports. It is not switched off: an
             # import may ask for that, or do it itself. One that sets the threshold keeps its own.
@@ -102,7 +87,7 @@ class Preloaded:
                 gc.set_threshold(*threshold)
             printed, variables = surroundings.printed, surroundings.variables
             self.printed = self.printed[0] + printed[0], self.printed[1] + printed[1]
-            self.variables.update((n, v) for n, v in variables.items() if n not in unset)
+            self.variables.update((n, v) for n, v in variables.items() if n not in wish.unset)
             self.fault = (
                 self.fault
                 or surroundings.fault
@@ -111,7 +96,7 @@ class Preloaded:
             if "__warningregistry__" in self._importer:
                 why = "an import warned, and the warning names the line that imports"
                 self.fault = self.fault or why
-            if listed:
+            if wish.listed:
                 drop_finalizers()
             _let_process_groups_end()
             gc.collect()

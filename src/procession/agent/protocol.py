@@ -8,7 +8,7 @@ several pieces. Descriptors keep their order, so a frame owns the next ones that
 waits for the other: what a socket does not take is kept until it does.
 
 From the launcher (`at` is in nanoseconds of the monotonic clock):
-    ("preload", dict)              import modules, once, before the first attempt
+    ("preload", dict)              import modules, once, before the first attempt; see `wanted`
     ("rules", dict) + board        a group begins, see `run`; the board is a descriptor
     ("begin", dict)                what is common to the ranks of an attempt, see `worker.setup`
     ("spawn", [dict]) + descriptors   start ranks; they share the descriptors
@@ -28,7 +28,7 @@ From the launcher (`at` is in nanoseconds of the monotonic clock):
     ("keep", dict) + directory     the same as "idle"; go on as a template, see `template`
 To a template, once on each connection:
     ("look",)                      say what it is
-    ("take", dict)                 work for this launcher from now on
+    ("take", dict, facts, mark)    work for this launcher from now on; dict: as in "preload"
 From the agent:
     ("reports", [message]) + descriptors   several of these, in order:
     ("preloaded", fault, [module], culprit)   why ranks are not forked, or ""; what could not be

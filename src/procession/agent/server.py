@@ -293,10 +293,10 @@ class Server:
     def _preload(self, words: dict[str, Any]) -> None:
         """Import what ranks will."""
         from procession.agent.preload import Preloaded
+        from procession.agent.wanted import Preload
 
         preloaded = self._preloaded = self._preloaded or Preloaded()
-        preloaded.wish = words
-        self._do_at_length(lambda: preloaded.add(**words))
+        self._do_at_length(lambda: preloaded.add(Preload(**words)))
         self._report("preloaded", preloaded.fault, preloaded.failed, preloaded.culprit)
 
     def _do_at_length(self, call: Callable[[], None]) -> None:

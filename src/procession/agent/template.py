@@ -23,6 +23,7 @@ import time
 
 from procession.agent import protocol
 from procession.agent.imported import forget_searches
+from procession.agent.wanted import Preload
 from procession.system import facts, tree
 from procession.system import plain as signal
 from procession.system.files import descriptors, field
@@ -42,7 +43,7 @@ LOOK_SECONDS = 5.0  # between two looks at whether it is still of use
 CLIENT_SECONDS = 2.0  # for a launcher to say what it wants
 BACKLOG = 64
 SHORT = 20  # memory is short if less than this part of it is left
-OTHER_IMPORTS, NO_IMPORTS = 500, 1000  # how far what is kept is from what is wanted
+OTHER_IMPORTS = 1000  # how far what is kept is from what is wanted
 
 
 def obstacle(preloaded: Preloaded | None, before: set[int]) -> str:
@@ -66,15 +67,14 @@ class Template:
     """An agent while it waits for a launcher.
 
     terms: from the launcher. name: of its socket, without its pid, which tells how it was started.
-    seconds: how long it waits. reads: the variables that its packages are known to read. uses: how
-    many runs it has served. directory: an open one, for its socket; it belongs to this object.
-    Raises OSError.
+    seconds: how long it waits. uses: how many runs it has served. directory: an open one, for its
+    socket; it belongs to this object. Raises OSError.
     """
 
     def __init__(self, terms: Words, uses: int, directory: int, preloaded: Preloaded) -> None:
         assert preloaded.imported is not None
         self._imported, self._its = preloaded.imported, preloaded.wish
-        self._seconds, self._reads, self._uses = terms["seconds"], terms["reads"], uses
+        self._seconds, self._uses = terms["seconds"], uses
         self._since = time.monotonic()
         self._directory = directory
         place = f"/proc/self/fd/{directory}"  # short enough for the name of a socket
@@ -144,31 +144,26 @@ class Template:
 
     def _answer(self, asked: protocol.Message, pid: int) -> protocol.Message | None:
         if asked[0] == "look":
-            shown = {n: self._its[n] for n in ("modules", "path", "cwd")}
+            shown = {n: getattr(self._its, n) for n in ("modules", "path", "cwd")}
             more = {"age": time.monotonic() - self._since, "seconds": self._seconds}
             return "template", {**shown, **more, "uses": self._uses}
-        return ("taken", *self._adapt(asked[1], pid)) if asked[0] == "take" else None
+        if asked[0] != "take":
+            return None
+        _, wish, *own = asked
+        return ("taken", *self._adapt(Preload(**wish), *own, pid))
 
-    def _adapt(self, wanted: Words, pid: int) -> tuple[int, str]:
+    def _adapt(self, wish: Preload, its: dict[str, str], mark: str, pid: int) -> tuple[int, str]:
         """Become as a launcher wants this process; gives how far it is from that, and what differs.
 
-        wanted: what it wants to import, as in "preload", its mark, and its facts, or those of its
-        thread. 0 and "" if all is as it wants.
+        its: facts, or those of its thread. 0 and "" if all is as it wants.
         """
-        its, env = self._its, wanted["env"]
-        modules = its["modules"]
-        if modules != wanted["modules"][: len(modules)]:
-            return NO_IMPORTS, "what is kept has made other imports"
-        if modules and its["cwd"] != wanted["cwd"]:
-            return OTHER_IMPORTS, f"what is kept was imported in {its['cwd']}"
-        if modules and its["path"] != wanted["path"]:
-            return OTHER_IMPORTS, "what is kept was imported with another sys.path"
-        if self._seen(its["env"]) != self._seen(env):
-            return OTHER_IMPORTS, "a variable changed that the imports have read"
-        differ = facts.obstacles(self._facts, wanted["facts"])
+        why = wish.misfit(self._its)
+        if why:
+            return OTHER_IMPORTS, why
+        differ = facts.obstacles(self._facts, its)
         if differ:
             return len(differ), f"what is kept differs in {differ[0]}"
-        why = self._imported.changed_variable(env)
+        why = self._imported.changed_variable(wish.env)
         if not why and not directory_of(pid):
             why = "it may not look into the launcher"
         if not why:
@@ -178,15 +173,11 @@ class Template:
             return 1, why
         self._useless = True  # it is no longer what it was
         forget_searches()
-        facts.set_facts(wanted["facts"])
-        differ = facts.obstacles(facts.read_facts(), wanted["facts"], exact=True)
-        if differ or not show_mark(wanted["mark"]):
+        facts.set_facts(its)
+        differ = facts.obstacles(facts.read_facts(), its, exact=True)
+        if differ or not show_mark(mark):
             return 1, f"{differ[0] if differ else 'a mark'} could not be given to what is kept"
         return 0, ""
-
-    def _seen(self, env: dict[str, str]) -> dict[str, str]:
-        beginnings = tuple(name[:-1] for name in self._reads if name.endswith("*"))
-        return {n: v for n, v in env.items() if n in self._reads or n.startswith(beginnings)}
 
 
 def _asked(sock: socket.socket) -> protocol.Message:

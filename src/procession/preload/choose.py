@@ -11,7 +11,8 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from procession.agent.pool import NOTHING, Preload
+from procession.agent.pool import NOTHING
+from procession.agent.wanted import Preload
 from procession.values.program import Function, Module, Script
 from procession.values.spec import Spec
 

@@ -21,7 +21,8 @@ from typing import Any
 
 from procession.agent import boot, pool
 from procession.agent.client import Agent
-from procession.agent.pool import NOTHING, Lease, Preload
+from procession.agent.pool import NOTHING, Lease
+from procession.agent.wanted import Preload
 from procession.system import facts
 from procession.system.directories import Refused, open_runtime
 from procession.system.identity import own_mark
@@ -84,7 +85,7 @@ class Warm:
 
     def _take(self, preload: Preload) -> Agent | None:
         """Take the template that lacks the fewest imports, if one fits."""
-        wanted = {**preload.message, "facts": self._facts, "mark": own_mark()}
+        wanted = "take", preload.message, self._facts, own_mark()
         nearest = sys.maxsize
         # Of those that waited equally long, the one that was used last.
         for kept in sorted(self._kept, key=lambda each: (-each.modules, -each.since)):
@@ -93,7 +94,7 @@ class Warm:
                 agent = kept.connect()
                 if not directory_of(agent.pid):
                     raise Unusable("this process may not look into what is kept")
-                distance, why = ask(agent, ("take", wanted), "taken")
+                distance, why = ask(agent, wanted, "taken")
             except Gone:
                 distance, why = 1, "what was kept has just ended, or works for another run"
             except Unusable as e:
@@ -140,7 +141,7 @@ class Warm:
         if agent.lost or agent.waiting:
             return "the agent does not answer"
         name = f"{NAME}-{self._text}-{len(preload.modules)}"
-        terms = {"name": name, "seconds": self._seconds, "reads": preload.reads}
+        terms = {"name": name, "seconds": self._seconds}
         try:
             (fault,) = ask(agent, ("keep", terms), "kept", [open_runtime(make=True)])
         except (OSError, Refused) as e:
