@@ -50,6 +50,9 @@ _HARMLESS = (
 )
 _OF_IMPORTS = ("filters", "meta_path", "modules", "path_hooks", "root", "__dict__", "__globals__")
 _ACTS = (ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# Statements that only do what their expressions do.
+_PLAIN = (ast.AnnAssign, ast.Assert, ast.Assign, ast.ClassDef, ast.Expr, ast.Pass, *_FUNCTIONS)
 _OTHER = "it may change what an import sees"
 _ANY = "*"  # among the names that a module has: there may be more
 
@@ -179,7 +182,7 @@ class Reader:
     def main_module(self, name: str) -> None:
         """Read a module that is run, after its packages."""
         parent = name.rpartition(".")[0]
-        if not safe.verdict(name).safe or self._search.find(name).kind is Kind.LOCAL:
+        if safe.verdict(name).reason or self._search.find(name).kind is Kind.LOCAL:
             self._own = name.partition(".")[0]
         if parent:
             self._import(parent)
@@ -211,7 +214,7 @@ class Reader:
 
     def _statement(self, file: _File, node: ast.stmt, *, sure: bool = True) -> None:
         """Follow the imports of a statement. sure: it is run, and comes to its end."""
-        is_definition = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        is_definition = isinstance(node, (ast.ClassDef, *_FUNCTIONS))
         if file.own and not is_definition:
             called = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
             if any(_root(each) in file.own for each in called):
@@ -226,18 +229,16 @@ class Reader:
             self._import_from(file, node, sure=sure)
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             self._assign(file, node, sure=sure)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            if not _is_definition(node):
-                raise Stopped(_OTHER)
-            file.bind(node.name, sure=sure)
         elif isinstance(node, ast.If):
             self._if(file, node, sure=sure)
         elif isinstance(node, ast.Try):
             self._try(file, node, sure=sure)
         elif isinstance(node, ast.Raise) and not sure:
             pass  # nothing comes after it
-        elif not isinstance(node, (ast.Pass, ast.Expr, ast.Assert)) or not _is_inert(node):
+        elif not _is_inert(node):
             raise Stopped(_OTHER)
+        elif isinstance(node, (ast.ClassDef, *_FUNCTIONS)):
+            file.bind(node.name, sure=sure)
 
     def _import(self, module: str, *, sure: bool = True) -> None:
         """Follow the import of a module and of its packages, as Python does."""
@@ -318,9 +319,8 @@ class Reader:
         for target in (each for whole in targets for each in ast.walk(whole)):
             if isinstance(target, ast.Name):
                 file.bind(target.id, sure=sure)
-            elif not isinstance(target, (ast.Tuple, ast.List, ast.Starred, ast.Store)):
-                raise Stopped(_OTHER)
-        if not _is_inert(node) or (isinstance(node, ast.AugAssign) and not targets_itself):
+        is_augmented = isinstance(node, ast.AugAssign)
+        if not _is_inert(node.value if is_augmented and targets_itself else node):
             raise Stopped(_OTHER)
 
     def _if(self, file: _File, node: ast.If, *, sure: bool) -> None:
@@ -342,7 +342,7 @@ class Reader:
             self._statement(file, each, sure=begun)
             begun = begun and len(self._skipped) == known
         for clause in node.handlers:
-            if not _is_inert(clause):
+            if not _is_inert(clause.type):
                 raise Stopped(_OTHER)
             if clause.name:
                 file.bind(clause.name, sure=False)
@@ -359,33 +359,25 @@ def _root(node: ast.expr) -> str:
 
 
 def _is_inert(node: ast.AST | None) -> bool:
-    """Whether an expression calls only what is known to be harmless, and binds nothing."""
+    """Whether code calls only what is known to be harmless, and writes to plain names at most."""
     if isinstance(node, ast.Call):
         called = node.func
         name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
         if name not in _HARMLESS.split():
             return False
-    if isinstance(node, ast.Lambda):
-        return _is_inert(node.args)  # its body is not run
+    if isinstance(node, (ast.Lambda, *_FUNCTIONS)):  # its body is not run
+        around = () if isinstance(node, ast.Lambda) else (*node.decorator_list, node.returns)
+        return all(map(_is_inert, (node.args, *around)))
     if isinstance(node, ast.comprehension):
         bound = {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
         if bound & {*_HARMLESS.split()}:
             return False  # what is called by this name is something else there
     if isinstance(node, ast.Attribute) and node.attr in _OF_IMPORTS:
         return False  # it may show what was imported
+    if isinstance(node, ast.stmt) and not isinstance(node, _PLAIN):
+        return False
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+        return False
     if node is None or isinstance(node, _ACTS):
         return node is None
     return all(map(_is_inert, ast.iter_child_nodes(node)))
-
-
-def _is_definition(node: ast.stmt) -> bool:
-    """Whether a statement in a class, or a class or function itself, calls nothing else."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return all(map(_is_inert, (*node.decorator_list, node.args, node.returns)))
-    if isinstance(node, ast.ClassDef):
-        parts = (*node.decorator_list, *node.bases, *node.keywords)
-        return all(map(_is_inert, parts)) and all(map(_is_definition, node.body))
-    if isinstance(node, (ast.Assign, ast.AnnAssign)):
-        names = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return all(isinstance(name, ast.Name) for name in names) and _is_inert(node)
-    return isinstance(node, (ast.Pass, ast.Expr)) and _is_inert(node)
