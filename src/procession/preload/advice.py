@@ -20,7 +20,7 @@ def advice(plan: Plan, script: str) -> str:
     "" if there is nothing, or if it was said before.
     """
     ours = {n for n, why in plan.skipped if why == safe.UNKNOWN}
-    ours |= {n for n, why in plan.skipped if why.startswith(AFTER) and safe.verdict(n).safe}
+    ours |= {n for n, why in plan.skipped if why.startswith(AFTER) and not safe.verdict(n).reason}
     names = sorted(_tops(ours))
     told = [each for each in remembered(FILE) or () if isinstance(each, int)]
     key = zlib.crc32("\0".join((os.path.realpath(script), *names)).encode(errors="replace"))

@@ -21,7 +21,7 @@ from procession.values.base import Value
 class Verdict(Value):
     """Whether a module may be imported before the fork.
 
-    reason: why not.
+    reason: why not, "" if it may.
     variables: environment variables that it, or what it imports, reads when it is imported; `X_*`
         stands for all that begin with `X_`.
     sets: variables that it sets when it is imported, unless they are set.
@@ -30,7 +30,6 @@ class Verdict(Value):
     needs: other listed packages that it imports, or may import.
     """
 
-    safe: bool
     reason: str
     variables: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
@@ -275,18 +274,18 @@ def verdict(module: str) -> Verdict:
     """
     parts = module.split(".")
     if not all(part.isidentifier() for part in parts):
-        return Verdict(False, "it is no name of a module")
+        return Verdict("it is no name of a module")
     if parts[-1] == "__main__":
-        return Verdict(False, "it is a program")
+        return Verdict("it is a program")
     above = with_packages(module)
     for name in above:
         reason = _NOT.get(name) or FIRST.get(name)
         if reason is not None:
-            return Verdict(False, reason)
+            return Verdict(reason)
     if parts[0] in sys.stdlib_module_names:
-        return Verdict(True, "", _words(_STANDARD_READS.get(parts[0], "")))
+        return Verdict("", _words(_STANDARD_READS.get(parts[0], "")))
     if parts[0] not in _LIST:
-        return Verdict(False, UNKNOWN)
+        return Verdict(UNKNOWN)
     return _made(tuple(name for name in above if name in _LIST))
 
 
@@ -298,7 +297,6 @@ def _made(listed: tuple[str, ...]) -> Verdict:
         names.extend(n for n in _LIST[name].needs.split() if n not in names)
     entries = [_LIST[name] for name in names]
     return Verdict(
-        True,
         "",
         _words(*(e.reads for e in entries)),
         _words(*(e.sets for e in entries)),
@@ -310,7 +308,7 @@ def _made(listed: tuple[str, ...]) -> Verdict:
 def why_not(module: str, search: Search) -> str:
     """Give why a module may not be imported before a fork, "" if it may: by all that is found."""
     its = verdict(module)
-    if not its.safe:
+    if its.reason:
         return its.reason
     kind = search.find(module).kind
     if module.partition(".")[0] in sys.stdlib_module_names and kind in (Kind.INSTALLED, Kind.LOCAL):
