@@ -69,6 +69,7 @@ IN_EVERY_RANK = (
     "system/vfork",
     "system/tree",
     "values/base",
+    "values/environment",
     "values/errors",
 )
 OF_LAUNCHERS = ("agent/boot", "agent/client", "agent/pool")

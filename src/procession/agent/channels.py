@@ -13,9 +13,8 @@ belief: what comes after it is read, so that its writer does not wait, and dropp
 from __future__ import annotations
 
 import _socket as socket  # the module `socket` around it takes 2 ms to import
-import struct
 
-from procession.agent.protocol import close_all
+from procession.agent.protocol import FD_SIZE, close_all, passed
 from procession.worker.outcome import DONE, ERROR, FAILED, HEADER, INLINE, VALUE
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 BLOCK = 64 << 10
 MOST_BLOCKS = 4096  # of a dead rank: more than a socket holds; what it has forked may still write
-FD_SIZE = struct.calcsize("i")
 ROOM = socket.CMSG_SPACE(4 * FD_SIZE)
 
 
@@ -74,9 +72,7 @@ class Channel:
                 break
             except OSError:
                 data, control = b"", []
-            for level, kind, raw in control:
-                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                    self._fds += struct.unpack_from(f"{len(raw) // FD_SIZE}i", raw)
+            self._fds += passed(control)
             self.ended = not data
             if not self._refused:
                 self._take(data)

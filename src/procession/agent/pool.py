@@ -150,32 +150,26 @@ def _take(wanted: Key, preload: Preload) -> Lease | None:
     """Take the idle agent that lacks the fewest imports, if one fits."""
     reap_dying()  # nor is a zombie left of one, where none is started
     with _lock:
-        for entry in _ended():
+        for entry in [e for e in _idle if _has_ended(e.agent)]:
+            _idle.remove(entry)
             entry.agent.close(IDLE_GOING_TIME)
         fitting = [e for e in _idle if e.key == wanted and not preload.misfit(e.preload)]
-        while fitting:
-            entry = max(fitting, key=lambda e: len(e.preload.modules))
-            fitting.remove(entry)
-            _idle.remove(entry)
-            if entry.agent.intact and not entry.agent.lost:
-                entry.agent.wake()  # it may have been stopped (SIGSTOP) while it was idle
-                return entry
-            entry.agent.close(IDLE_GOING_TIME)
-    return None
+        if not fitting:
+            return None
+        entry = max(fitting, key=lambda e: len(e.preload.modules))
+        _idle.remove(entry)
+    entry.agent.wake()  # it may have been stopped (SIGSTOP) while it was idle
+    return entry
 
 
-def _ended() -> list[Lease]:
-    """Remove the idle ones that have ended, and give them. To be called with the lock.
+def _has_ended(agent: Agent) -> bool:
+    """Whether an idle one is of no use any more.
 
     One that was killed gives its memory back before its socket is closed, which takes milliseconds.
     """
-    for entry in _idle:
-        if entry.agent.intact:
-            entry.agent.receive()  # notices that
-    ended = [e for e in _idle if e.agent.lost or is_dying(e.agent.pid)]
-    for entry in ended:
-        _idle.remove(entry)
-    return ended
+    if agent.intact:
+        agent.receive()  # notices its end
+    return not agent.intact or agent.lost or is_dying(agent.pid)
 
 
 def release(lease: Lease) -> None:

@@ -33,7 +33,6 @@ DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel", "/dev/neuron", 
 NEVER = 2_000_000_011  # objects: a threshold for the collector that nobody else sets
 C10D, DESTROY = "torch.distributed.distributed_c10d", "destroy_process_group"
 MOMENT = 0.03  # seconds
-_NOT_SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 
 
 class Preloaded:
@@ -263,11 +262,8 @@ def _is_here(directory: str) -> bool:
 
 
 def _handlers() -> dict[int, Any]:
-    return {
-        n: signal.getsignal(n)
-        for n in signal.valid_signals()
-        if n not in _NOT_SIGNALS and signal.getsignal(n) is not None
-    }
+    handlers = {n: signal.getsignal(n) for n in signal.valid_signals()}
+    return {n: handler for n, handler in handlers.items() if handler is not None}
 
 
 def _is_native(module: object) -> bool:

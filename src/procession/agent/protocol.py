@@ -108,6 +108,16 @@ def ancillary(fds: list[int]) -> list[tuple[int, int, bytes]]:
     return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))]
 
 
+def passed(control: Iterable[tuple[int, int, bytes]]) -> list[int]:
+    """Give the descriptors in the ancillary data that `recvmsg` gave."""
+    rights = socket.SOL_SOCKET, socket.SCM_RIGHTS
+    fds: list[int] = []
+    for level, kind, raw in control:
+        if (level, kind) == rights:
+            fds += struct.unpack_from(f"{len(raw) // FD_SIZE}i", raw)
+    return fds
+
+
 class Sender:
     """Sends frames on a socket that does not block; what the socket does not take waits.
 
@@ -206,9 +216,7 @@ class Receiver:
             return []
         except ConnectionError:
             data, control, flags = b"", [], 0
-        for level, kind, raw in control:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                self._fds += struct.unpack_from(f"{len(raw) // FD_SIZE}i", raw)
+        self._fds += passed(control)
         self._data += data
         if flags & socket.MSG_CTRUNC and len(self._data) >= HEADER.size:
             # No room for more descriptors here: the missing ones are this frame's, not the next's.

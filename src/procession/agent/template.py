@@ -149,8 +149,8 @@ class Template:
             return "template", {**shown, **more, "uses": self._uses}
         if asked[0] != "take":
             return None
-        _, wish, *own = asked
-        return ("taken", *self._adapt(Preload(**wish), *own, pid))
+        _, wish, its, mark = asked
+        return ("taken", *self._adapt(Preload(**wish), its, mark, pid))
 
     def _adapt(self, wish: Preload, its: dict[str, str], mark: str, pid: int) -> tuple[int, str]:
         """Become as a launcher wants this process; gives how far it is from that, and what differs.
