@@ -3,8 +3,8 @@
 Safe means, after the import: no thread but those that end themselves before a fork (OpenBLAS's), no
 child process, socket or device; nothing that tells ranks apart was read, except the variables that
 are named here; and importing it a little earlier than the program does makes no difference that the
-program could see. `tests/preload/test_safe.py` shows it for each entry that is installed. Of the
-other entries it was shown once, with the versions that stand beside them.
+program could see. `tests/preload/test_safe.py` shows it for each entry that is installed. Of
+the other entries it was shown once, with the versions above the list.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class Verdict(Value):
 
 
 class _Entry(Value):
-    shown: str = ""  # the version with which it was shown
     reads: str = ""
     sets: str = ""
     needs: str = ""  # entries that it imports, or may import
@@ -63,28 +62,33 @@ _HUB = (
     "TRANSFORMERS_OFFLINE CLAUDE_CONFIG_DIR"
 )
 
+# Shown with these versions, also where the tests do not have them: numpy 2.4, scipy 1.17, joblib
+# 1.6, threadpoolctl 3.8, sklearn 1.9, torch 2.13, functorch 2.13, sympy 1.14, mpmath 1.3, networkx
+# 3.6, fsspec 2026.9, filelock 4.2, jinja2 3.1, markupsafe 3.0, opt_einsum 3.4, ml_dtypes 0.6,
+# narwhals 2.28, pandas 3.1, dateutil 4.0, PIL 13.0, yaml 6.0, requests 2.34, urllib3 2.8, certifi
+# 2026.10, idna 3.20, charset_normalizer 3.5, tqdm 4.70, einops 0.8, safetensors 0.8, tokenizers
+# 0.23, regex 2026.11, click 8.5, rich 15, pydantic 2.14, pydantic_core 2.50, annotated_types 0.8,
+# typing_inspection 0.4, omegaconf 2.4, antlr4 4.9, attr 26, attrs 26, packaging 26,
+# typing_extensions 4.16, pygments 2.21, psutil 7.2, cloudpickle 3.1, tblib 3.2, termcolor 3.3,
+# docstring_parser 0.18, fire 0.7, tyro 1.0, hydra 1.3, farama_notifications 0.0, gymnasium 1.4,
+# huggingface_hub 2.4, accelerate 1.15, transformers 5.24.
 # A submodule that reads or sets more than its package has an entry of its own.
 _LIST: dict[str, _Entry] = {
-    "numpy": _Entry("2.4", f"NPY_* NUMPY_* {_FORTRAN}"),
-    "scipy": _Entry(
-        "1.17", "SCIPY_* SOURCE_DATE_EPOCH HOME OPENSSL_*", needs="numpy charset_normalizer"
-    ),
+    "numpy": _Entry(f"NPY_* NUMPY_* {_FORTRAN}"),
+    "scipy": _Entry("SCIPY_* SOURCE_DATE_EPOCH HOME OPENSSL_*", needs="numpy charset_normalizer"),
     "joblib": _Entry(
-        "1.6",
         "JOBLIB_* LOKY_* HOME OPENSSL_*",
         sets="KMP_INIT_AT_FORK",
         needs="numpy psutil cloudpickle",
         unless="dask distributed",
     ),
-    "threadpoolctl": _Entry("3.8", sets="KMP_DUPLICATE_LIB_OK"),
+    "threadpoolctl": _Entry(sets="KMP_DUPLICATE_LIB_OK"),
     "sklearn": _Entry(
-        "1.9",
         f"SKLEARN_* {_OPENMP}",
         needs="numpy scipy joblib threadpoolctl pandas rich narwhals",
         sets="KMP_DUPLICATE_LIB_OK KMP_INIT_AT_FORK",
     ),
     "torch": _Entry(
-        "2.13",
         # TORCHELASTIC_* is not among them: it differs between ranks, and is read when it is used.
         "TORCH_* TORCHDYNAMO_* TORCHINDUCTOR_* TORCHEXPORT_* PYTORCH_* COMPILE_STROBELIGHT_* FX_* "
         f"KINETO_* {_OPENMP} MKL_* MKLDNN_* DNNL_* ONEDNN_* INTEL_LIBITTNOTIFY64 OPENSSL_* "
@@ -94,82 +98,54 @@ _LIST: dict[str, _Entry] = {
         "typing_extensions",
         later=dict.fromkeys(("optim", "DistributedDataParallel"), "torch._dynamo"),
     ),
-    "torch._dynamo": _Entry("2.13", _COMPILER, sets="TORCHINDUCTOR_CACHE_DIR"),
-    "torch._inductor": _Entry("2.13", _COMPILER, sets="TORCHINDUCTOR_CACHE_DIR"),
-    "torch._functorch": _Entry("2.13", _COMPILER),
-    "functorch": _Entry("2.13", needs="torch"),
-    "sympy": _Entry("1.14", "SYMPY_*", needs="mpmath"),
-    "mpmath": _Entry("1.3", "MPMATH_* SAGE_ROOT"),
-    "networkx": _Entry("3.6", "NETWORKX_* _NETWORKX_BUILDING_DOCS_"),
-    "fsspec": _Entry("2026.9", "FSSPEC_* HOME"),
-    "filelock": _Entry("4.2"),
-    "jinja2": _Entry("3.1", needs="markupsafe"),
-    "markupsafe": _Entry("3.0"),
-    "opt_einsum": _Entry("3.4", needs="numpy"),
-    "ml_dtypes": _Entry("0.6", needs="numpy"),
-    "narwhals": _Entry("2.28"),
+    "torch._dynamo": _Entry(_COMPILER, sets="TORCHINDUCTOR_CACHE_DIR"),
+    "torch._inductor": _Entry(_COMPILER, sets="TORCHINDUCTOR_CACHE_DIR"),
+    "torch._functorch": _Entry(_COMPILER),
+    "functorch": _Entry(needs="torch"),
+    "sympy": _Entry("SYMPY_*", needs="mpmath"),
+    "mpmath": _Entry("MPMATH_* SAGE_ROOT"),
+    "networkx": _Entry("NETWORKX_* _NETWORKX_BUILDING_DOCS_"),
+    "fsspec": _Entry("FSSPEC_* HOME"),
+    "jinja2": _Entry(needs="markupsafe"),
+    "opt_einsum": _Entry(needs="numpy"),
+    "ml_dtypes": _Entry(needs="numpy"),
     "pandas": _Entry(
-        "3.1",
         "PANDAS_* PYTHONTZPATH HOME",
         needs="numpy dateutil",
         unless="pyarrow numexpr",
     ),
-    "dateutil": _Entry("4.0", "PYTHONTZPATH HOME"),
-    "PIL": _Entry("13.0", "PILLOW_*"),
-    "yaml": _Entry("6.0"),
-    "requests": _Entry("2.34", "OPENSSL_*", needs="urllib3 certifi charset_normalizer idna"),
-    "urllib3": _Entry("2.8", "OPENSSL_*"),
-    "certifi": _Entry("2026.10"),
-    "idna": _Entry("3.20"),
-    "charset_normalizer": _Entry("3.5"),
-    "tqdm": _Entry("4.70", "TQDM_*"),
-    "einops": _Entry("0.8"),
-    "safetensors": _Entry("0.8", needs="numpy torch"),
-    "tokenizers": _Entry("0.23", "TOKENIZERS_* RAYON_*"),
-    "regex": _Entry("2026.11"),
-    "click": _Entry("8.5"),
-    "rich": _Entry("15"),
-    "pydantic": _Entry(
-        "2.14", "PYDANTIC_*", needs="pydantic_core annotated_types typing_inspection"
-    ),
-    "pydantic_core": _Entry("2.50", needs="typing_extensions"),
-    "annotated_types": _Entry("0.8", needs="typing_extensions"),
-    "typing_inspection": _Entry("0.4", needs="typing_extensions"),
-    "omegaconf": _Entry("2.4", needs="yaml attr antlr4"),
-    "antlr4": _Entry("4.9"),
-    "attr": _Entry("26"),
-    "attrs": _Entry("26", needs="attr"),
-    "packaging": _Entry("26"),
-    "typing_extensions": _Entry("4.16"),
-    "pygments": _Entry("2.21"),
-    "psutil": _Entry("7.2", "PSUTIL_*"),
-    "cloudpickle": _Entry("3.1"),
-    "tblib": _Entry("3.2"),
-    "termcolor": _Entry("3.3"),
-    "docstring_parser": _Entry("0.18"),
-    "fire": _Entry("0.7", needs="termcolor"),
-    "tyro": _Entry("1.0", needs="docstring_parser typing_extensions"),
-    "hydra": _Entry("1.3", "HYDRA_*", needs="omegaconf packaging"),
-    "farama_notifications": _Entry("0.0"),
+    "dateutil": _Entry("PYTHONTZPATH HOME"),
+    "PIL": _Entry("PILLOW_*"),
+    "requests": _Entry("OPENSSL_*", needs="urllib3 certifi charset_normalizer idna"),
+    "urllib3": _Entry("OPENSSL_*"),
+    "tqdm": _Entry("TQDM_*"),
+    "safetensors": _Entry(needs="numpy torch"),
+    "tokenizers": _Entry("TOKENIZERS_* RAYON_*"),
+    "pydantic": _Entry("PYDANTIC_*", needs="pydantic_core annotated_types typing_inspection"),
+    "pydantic_core": _Entry(needs="typing_extensions"),
+    "annotated_types": _Entry(needs="typing_extensions"),
+    "typing_inspection": _Entry(needs="typing_extensions"),
+    "omegaconf": _Entry(needs="yaml attr antlr4"),
+    "attrs": _Entry(needs="attr"),
+    "psutil": _Entry("PSUTIL_*"),
+    "fire": _Entry(needs="termcolor"),
+    "tyro": _Entry(needs="docstring_parser typing_extensions"),
+    "hydra": _Entry("HYDRA_*", needs="omegaconf packaging"),
     "gymnasium": _Entry(
-        "1.4",
         sets="PYGAME_HIDE_SUPPORT_PROMPT",
         needs="numpy typing_extensions farama_notifications cloudpickle",
         unless="ale_py shimmy",  # which it imports as its plugins
     ),
     "huggingface_hub": _Entry(
-        "2.4",
         _HUB,
         needs="filelock packaging tqdm yaml typing_extensions idna",
     ),
     "accelerate": _Entry(
-        "1.15",
         f"ACCELERATE_* USE_TORCH_XLA COLUMNS LINES {_COMPILER}",
         needs="torch huggingface_hub safetensors packaging psutil rich yaml",
         unless="deepspeed torch_xla torch_npu torch_mlu torch_musa comet_ml mlflow",
     ),
     "transformers": _Entry(
-        "5.24",
         f"TRANSFORMERS_* CI COLUMNS LINES USE_TORCH_XLA ACCELERATE_* SM_HP_MP_PARAMETERS "
         f"SAGEMAKER_JOB_NAME {_HUB}",
         needs="torch numpy scipy PIL huggingface_hub tokenizers safetensors regex jinja2 rich "
@@ -182,7 +158,14 @@ _LIST: dict[str, _Entry] = {
             "transformers.models.auto.modeling_auto",
         ),
     ),
-    "procession": _Entry(),
+    **dict.fromkeys(
+        _words(
+            "filelock markupsafe narwhals yaml certifi idna charset_normalizer einops regex click "
+            "rich antlr4 attr packaging typing_extensions pygments cloudpickle tblib termcolor "
+            "docstring_parser farama_notifications procession"
+        ),
+        _Entry(),
+    ),
 }
 
 _PER_RANK = "it reads the environment of its rank when it is imported"
