@@ -87,7 +87,7 @@ class Imported:
         for path in (*sys.path, *site.getsitepackages(), site.USER_SITE):
             if isinstance(path, str) and os.path.abspath(path) not in self._search:
                 where = os.path.abspath(path)
-                self._search[where] = _Directory(where)
+                self._search[where] = _Directory(where, self._elsewhere)
         environ: Any = os.environ
         environ._data = os.environb._data = _Asked(environ._data, self._asked)  # pyright: ignore
 
@@ -117,7 +117,7 @@ class Imported:
 
     def _look_at_search(self) -> None:
         for path, before in self._search.items():
-            seen = self._search[path] = _Directory(path)
+            seen = self._search[path] = _Directory(path, self._elsewhere)
             if seen.names != before.names:
                 self._doubt(path, "changed while modules were searched for")
             if seen.stamp is None:
@@ -125,7 +125,6 @@ class Imported:
             for name in seen.names:
                 if name.endswith(INSTALLED):
                     self._add(os.path.join(path, name))
-            seen.settle(self._elsewhere)
 
     def _look_at_modules(self) -> None:
         modules = [(n, getattr(m, "__spec__", None)) for n, m in list(sys.modules.items())]
@@ -140,10 +139,9 @@ class Imported:
         for name, spec in specs:
             for path in map(os.path.abspath, spec.submodule_search_locations or ()):
                 if path not in self._packages and path not in self._search:
-                    seen = self._packages[path] = _Directory(path, f"{name}.")
+                    seen = self._packages[path] = _Directory(path, self._elsewhere, f"{name}.")
                     for file in seen.names:
                         self._add(os.path.join(path, file))
-                    seen.settle(self._elsewhere)
 
     def _look_for_packages(self) -> None:
         """Look at directories beside a module of the same name, which could become packages."""
@@ -224,13 +222,15 @@ class _Directory:
 
     above: of which package, with a dot; "": of the search path. names: in it, but for links that
     lead nowhere; of the search path, those that an import could take. stamp: None if it is no
-    directory, () if it does not show each change.
+    directory, () if it does not show each change, as one that was taken within the tick of one.
     """
 
-    def __init__(self, path: str, above: str = "") -> None:
+    def __init__(self, path: str, elsewhere: frozenset[int], above: str = "") -> None:
         self._path, self.above = path, above
-        self._at = clock()
+        at = clock()
         self.stamp = _stamp_of_directory(path)
+        if not is_sure(self.stamp, at, elsewhere):
+            self.stamp = ()
         self.names = self._names()
 
     def _names(self) -> tuple[str, ...]:
@@ -252,11 +252,6 @@ class _Directory:
         stem, dot, rest = name.partition(".")
         importable = stem.isidentifier() and (not dot or dot + rest in SUFFIXES)
         return bool(self.above) or importable or name.endswith(INSTALLED)
-
-    def settle(self, elsewhere: frozenset[int]) -> None:
-        """Do not rely on a stamp that was taken within the tick of a change."""
-        if not is_sure(self.stamp, self._at, elsewhere):
-            self.stamp = ()
 
     def changed(self) -> str:
         """Give the first name that has come or gone, "" if there is none."""

@@ -120,8 +120,7 @@ def _names_in(code: CodeType) -> Iterator[str]:
 class _File:
     """A file of the program. names: those that its statements have bound so far."""
 
-    def __init__(self, path: str, name: str, package: str) -> None:
-        self.path = path
+    def __init__(self, name: str, package: str) -> None:
         self.is_main = name == "__main__"
         self.package = package  # where relative imports begin
         self.names: set[str] = set()
@@ -199,7 +198,7 @@ class Reader:
         if name == "__main__":
             self._main = path, package
         tree = self._sources.tree(path)
-        file = self._local[name] = _File(path, name, package)
+        file = self._local[name] = _File(name, package)
         for i, node in enumerate(tree.body):
             try:
                 self._statement(file, node, sure=sure)
@@ -269,7 +268,7 @@ class Reader:
         elif found.file:
             raise Stopped(f"{name}: it is local, and has no source to be read")
         else:
-            self._local[name] = _File("", name, package)  # a namespace package
+            self._local[name] = _File(name, package)  # a namespace package
 
     def _import_from(self, file: _File, node: ast.ImportFrom, *, sure: bool) -> None:
         bases = imported(node, file.package)
