@@ -39,7 +39,9 @@ def rows(*words):
     mine = os.environ["XDG_STATE_HOME"]  # others may test on this machine, too
     found = json.loads(done.stdout)
     ours = [
-        r for r in found if r["state"] not in ("UNSEEN", "LOST", "PART", "") or mine in r["run_dir"]
+        r
+        for r in found
+        if r["state"] not in ("UNSEEN", "LOST", "PART", "KEPT", "") or mine in r["run_dir"]
     ]
     return found, ours
 

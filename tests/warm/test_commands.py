@@ -66,6 +66,9 @@ def test_the_next_command_takes_it_and_finds_nothing_of_the_last(tmp_path, kept)
     # Another script with these imports, in Python.
     listed = run_procession("warm")
     assert "decimal, fractions (2 modules)" in listed.stdout, listed
+    rows = json.loads(run_procession("ps", "--json").stdout)
+    shown = [(r["state"], r["alive"]) for r in rows if r["launcher"] == entry["pid"]]
+    assert shown == [("KEPT", 0)]
     stopped = run_procession("warm", "stop")
     assert stopped.stdout == "procession: 1 ended, and nothing is kept\n", stopped
     until(lambda: not alive(entry["pid"]), "the end of what was kept")

@@ -34,7 +34,8 @@ STATE is PART for ranks of a job that is driven from the machine that PID names,
 steered; AWAY if the launcher is, or was, on that machine; SILENT if the launcher does not answer,
 UNSEEN if it is a program of your own that started the run without control=True, or if the launcher
 has another directory for its sockets (XDG_RUNTIME_DIR, TMPDIR) than this log-in, and LOST if the
-launcher was killed.
+launcher was killed. KEPT is no run, but what a run with --warm has left for the next one: see
+`procession warm`.
 
 exit codes: 0; 2 for a wrong command line.
 """
@@ -152,6 +153,8 @@ def _row_of_unseen(
     job, world = told("PROCESSION_JOB"), told("LOCAL_WORLD_SIZE")
     if job and name in (job, "") and driver != os.uname().nodename:
         name, state = job, "PART"
+    elif launcher == members[0].pid:  # a template carries its own mark
+        driver, state = "", "KEPT"
     else:
         driver, state = "", "LOST" if lives(mark) is False else "UNSEEN"
     above = processes.get(launcher, (ranks or members)[0])
@@ -159,7 +162,7 @@ def _row_of_unseen(
     title = name.rpartition("_")[0] or command_line(above.words)
     run = Run(name, title, state, launcher=launcher, host=driver, began=began)
     return _row_of(run, processes) | {
-        "alive": len(ranks),
+        "alive": 0 if state == "KEPT" else len(ranks),
         "nproc": int(world) if world.isdecimal() else None,
         "memory": _memory([p.pid for p in members], processes),
     }
