@@ -107,3 +107,11 @@ def test_what_no_fork_survives_gives_fresh_interpreters(tmp_path, modules, caplo
     assert caplog.messages == [
         f"procession: {why}: each rank gets a fresh interpreter, and nothing is preloaded [P403]"
     ]
+
+
+def test_an_import_may_take_a_signal_that_faulthandler_has(tmp_path, modules, monkeypatch):
+    monkeypatch.setenv("PYTHONFAULTHANDLER", "1")
+    modules("early", "import signal; signal.signal(signal.SIGSEGV, print)")
+    program = script(tmp_path, "import early; print('works')")
+    outs, _ = run(program, preload=["early"], dir=tmp_path / "logs")
+    assert outs == ["works\n"] * 3

@@ -210,7 +210,8 @@ class Surroundings:
         for number, handler in _handlers().items():
             if handler is not handlers[number]:
                 self.fault = f"{self._what} took hold of a signal"
-                signal.signal(number, handlers[number])
+                if handlers[number] is not None:  # else it was not Python's, as with faulthandler
+                    signal.signal(number, handlers[number])
         replace_environment(env)
         sys.path[:] = path
         os.chdir(cwd)
@@ -262,8 +263,7 @@ def _is_here(directory: str) -> bool:
 
 
 def _handlers() -> dict[int, Any]:
-    handlers = {n: signal.getsignal(n) for n in signal.valid_signals()}
-    return {n: handler for n, handler in handlers.items() if handler is not None}
+    return {n: signal.getsignal(n) for n in signal.valid_signals()}
 
 
 def _is_native(module: object) -> bool:
