@@ -377,7 +377,8 @@ raise ValueError("no such batch")
 def test_the_numbers_of_the_host_count_and_launchers_that_differ_say_so(tmp_path):
     script, line = write(tmp_path / "late.py", SAVES_LATE), words(free_port(), 2)
     host = [*line, "--max-restarts", "1", "--shutdown-timeout", "60", "--prefix", ""]
-    member = [*line, "--max-restarts", "5", "--shutdown-timeout", "0.5", "--prefix", ""]
+    member = [*line, "--max-restarts", "5", "--shutdown-timeout", "0.5", "--prefix", "",
+              "--lease", "41"]  # fmt: skip
     with launcher(*host, script, tmp_path, **KEY) as first:
         until(lambda: _listens(line), "somebody listens", PATIENCE)
         with launcher(*member, script, tmp_path, node=1, **KEY) as second:
@@ -385,7 +386,9 @@ def test_the_numbers_of_the_host_count_and_launchers_that_differ_say_so(tmp_path
     assert second.out.splitlines() == [b"attempt 0 of 1", b"saved", b"attempt 1 of 1", b"saved"]
     said = bytes(second.err)
     assert said.count(b"was given other numbers") == 1
-    assert b"stop grace 60.0 (here 0.5), restart max 1 (here 5)" in said
+    assert (
+        b"link lease 40.0 (here 41.0), stop grace 60.0 (here 0.5), restart max 1 (here 5)" in said
+    )
     assert b"other numbers" not in first.err
 
 

@@ -327,7 +327,7 @@ class NodeProcess:
         if message.kind == "welcome":
             self.joined, self._lease = True, max(1.0, float(fields["lease"]))
             if self.own is not None:
-                self.own.adopt(fields["numbers"])
+                self.own.adopt(fields["numbers"], self._lease)
         elif message.kind == "beat":
             now = time.monotonic_ns()
             active = self._attempt.share_activity(now, fields) if self._attempt is not None else 0

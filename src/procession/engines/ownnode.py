@@ -75,14 +75,14 @@ class OwnNode(Record):
             self.told = text
             self.say(text)
 
-    def adopt(self, numbers: Mapping[str, Any]) -> None:
+    def adopt(self, numbers: Mapping[str, Any], lease: float) -> None:
         """Let the numbers of the whole job count here, and say which ones differ from our own.
 
-        numbers: of the host, see `numbers`. Raises ValueError, TypeError or KeyError.
+        numbers, lease: of the host, see `numbers_of`. Raises ValueError, TypeError or KeyError.
         """
-        before = numbers_of(self.spec)
+        before = {"link": {"lease": self.greeting["lease"]}, **numbers_of(self.spec)}
         self.spec = with_numbers(self.spec, numbers)
-        self.tell_once(say_difference(before, numbers_of(self.spec)))
+        self.tell_once(say_difference(before, {"link": {"lease": lease}, **numbers_of(self.spec)}))
 
     def ends_at(self, number: int) -> bool:
         """Whether a person may end the run by this signal. Slurm sends SIGTERM twice."""

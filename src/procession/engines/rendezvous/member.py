@@ -120,7 +120,7 @@ def make_node_process(
     as the host is not found. encrypted: whether the link must be.
     """
     known: dict[str, Any] = {"nproc": spec.nproc, "least": terms.least, "most": terms.most}
-    known["encrypted"] = encrypted
+    known |= {"encrypted": encrypted, "lease": terms.lease}
     if terms.number is None:
         known["order"] = [terms.local_addr or own_name(), os.getpid()]
     waits = waiting or Waiting(terms, say if terms.tells else _nobody)
