@@ -30,7 +30,7 @@ from procession.rules.jobwords import JobPhase, Slot
 from procession.rules.tables import Phase
 from procession.system.threads import Latch
 from procession.values.base import Record
-from procession.values.errors import Exit, GroupEnd, Outcome, signal_name
+from procession.values.errors import Exit, GroupEnd, Outcome
 from procession.values.events import NO_FACTS
 from procession.values.program import Program
 
@@ -221,10 +221,6 @@ class JobState(Driver):
         """Take note that a slot will not answer any more."""
         for question in self._questions.values():
             question.drop(slot)
-
-    def note_stopper(self, number: int, host: str) -> None:
-        """Note that a node process got a signal that ends the job."""
-        self.stopper = self.stopper or f"{signal_name(number)} to the node process on {host}"
 
     def begin_attempt(self, nodes: Sequence[NodeRecord], *, named: bool) -> None:
         """Begin an attempt with the nodes of these node processes. named: see `NodePart`."""

@@ -208,15 +208,12 @@ class NodeEvents:
         if number in LEAVING and self._life.can_spare(node.slot):
             self._handle(Leaves(node.slot))
             return
+        where = f"the node process on {node.host}"
         if state.told_signal is not None:
-            state.told_signal(number, f"the node process on {node.host}", again)
-        elif again:
-            state.note_stopper(number, node.host)
-            self._handle(StopWanted(kill=True))
+            state.told_signal(number, where, again)
         elif number in LEAVING and not self._life.stop_wanted:
-            name = signal_name(number)
-            state.announce(f"the node process on {node.host} got {name}: the job ends")
-            state.note_stopper(number, node.host)
+            state.announce(f"{where} got {signal_name(number)}: the job ends")
+            state.stopper = f"{signal_name(number)} to {where}"
             self._handle(StopWanted())
 
 
