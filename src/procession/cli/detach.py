@@ -18,8 +18,7 @@ from procession.agent.boot import end_early
 from procession.cli.say import say_line, say_note, say_out
 from procession.explain.report import format_report
 from procession.group.group import Group
-from procession.output.wiring import Output
-from procession.prepare.resources import planned_output
+from procession.output.wiring import Output, output_of
 from procession.values.events import Event
 from procession.values.spec import Spec
 
@@ -106,7 +105,7 @@ class Waiter:
         Raises OSError.
         """
         os.makedirs(str(spec.logs.dir), 0o700, exist_ok=True)
-        output = planned_output(spec)
+        output = output_of(spec)
         fd = os.open(os.path.join(output.files.path, CONSOLE), _FLAGS, 0o600)
         terminal = [os.dup(1), os.dup(2)]
         try:

@@ -54,9 +54,7 @@ def make_specs(spec: Spec, name: str, where: str) -> Any:
 def planned_by(specs: Any, spec: Spec, _place: str = "") -> tuple[Spec, Output]:
     """Have a `LogsSpecs` plan the output of a group; gives the group with its variables, too."""
     files = _Files(spec, specs)
-    node = spec.node
-    world = node.first(spec.nproc), node.size(spec.nproc), node.local
-    prefixes = dict(enumerate(prefixes_of(spec.logs, spec.nproc, spec.name, world, node.rank)))
+    prefixes = dict(enumerate(prefixes_of(spec)))
     texts = spec.logs.duplicate_stdout, spec.logs.duplicate_stderr
     output = output_to(spec.name, spec.nproc, files.first, prefixes, texts)
     output = replace(output, files=files)

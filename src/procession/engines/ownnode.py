@@ -14,8 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from procession.output.wiring import Output
-from procession.prepare.resources import planned_output
+from procession.output.wiring import Output, output_of
 from procession.system.origin import is_in_slurm_job
 from procession.values.base import Record
 from procession.values.policy import Hang, Restart, Stop
@@ -27,7 +26,7 @@ NAME = re.compile(r"(?!\.)[\w.@+-]{1,255}", re.ASCII)
 
 def plan_output(spec: Spec, place: str) -> tuple[Spec, Output]:
     """Plan the output of an attempt as ever; see `OwnNode.plan`."""
-    return spec, planned_output(spec, place)
+    return spec, output_of(spec, place)
 
 
 class OwnNode(Record):

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from procession.output.rundir import Files
+from procession.output.rundir import Files, directory_name
 from procession.system.files import leads_to
 from procession.values.base import Record, Value
-from procession.values.policy import Logs, Route
+from procession.values.environment import given_run_id
+from procession.values.policy import Route
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from procession.output.follow import Follower
     from procession.output.recent import Recent
     from procession.output.text import Tail
+    from procession.values.spec import Spec
 
 
 class Display:
@@ -298,40 +300,28 @@ class Output(Value):
     duplicates: tuple[Sequence[str], Sequence[str]] = ((), ())
 
 
-def prefixes_of(
-    logs: Logs, nproc: int, name: str, world: tuple[int, int, int] | None = None, node: int = 0
-) -> list[str]:
-    """Give what stands before the lines of each rank; world, node: see `output_of`."""
-    template = logs.template(nproc) or ""
-    first, size, local = world or (0, nproc, 0)
-    width = len(str(size - 1))
-    host = os.uname().nodename if "{host" in template else ""
-    return [
-        template.format(
-            rank=first + r, local_rank=local + r, width=width, name=name, node=node, host=host
-        )
-        for r in range(nproc)
-    ]
+def prefixes_of(spec: Spec) -> list[str]:
+    """Give what stands before the lines of each rank of a group."""
+    node, nproc = spec.node, spec.nproc
+    template, first = spec.logs.template(nproc) or "", node.first(nproc)
+    fields = {
+        "width": len(str(node.size(nproc) - 1)),
+        "name": spec.name,
+        "node": node.rank,
+        "host": os.uname().nodename if "{host" in template else "",
+    }
+    numbers = [(first + rank, node.local + rank) for rank in range(nproc)]
+    return [template.format(rank=r, local_rank=local, **fields) for r, local in numbers]
 
 
-def output_of(
-    logs: Logs,
-    nproc: int,
-    name: str,
-    directory_name: str,
-    world: tuple[int, int, int] | None = None,
-    node: int = 0,
-    place: str = "",
-    attempt: int = 0,
-) -> Output:
-    """Plan the output of a group by its `Logs`; makes the run's directory. Raises OSError.
+def output_of(spec: Spec, place: str = "") -> Output:
+    """Plan the output of a group by its `Logs`, and make its directory. Raises OSError.
 
-    world: where the group is one of several of a job, the number that its rank 0 has in the job,
-        the size of the job, and the number of its rank 0 on this machine. node: its node's rank.
-    place, attempt: the run's directory and the attempt in it, where the group is one attempt of a
-        job that others start again; "": a new directory by `logs`.
+    place: the directory, where the group is one attempt of a job that others start again; "": a new
+    one.
     """
-    prefixes = prefixes_of(logs, nproc, name, world, node)
-    files = Files(logs, nproc, directory_name, place, attempt)
+    logs, node = spec.logs, spec.node
+    name = directory_name(node.run_id or given_run_id(os.environ) or spec.name, os.environ)
+    files = Files(logs, spec.nproc, name, place, node.attempt)
     texts = logs.duplicate_stdout, logs.duplicate_stderr
-    return Output(logs.route(nproc), prefixes, files, texts)
+    return Output(logs.route(spec.nproc), prefixes_of(spec), files, texts)

@@ -12,13 +12,13 @@ import mmap
 import os
 from collections.abc import Callable, Mapping
 
-from procession.output.rundir import directory_name, run_of
+from procession.output.rundir import run_of
 from procession.output.wiring import Output, Wiring, output_of
 from procession.prepare.payload import Payload
 from procession.prepare.placing import Placed, Places
 from procession.system.files import named
 from procession.values.base import Value
-from procession.values.environment import given_run_id, rank_environment
+from procession.values.environment import rank_environment
 from procession.values.spec import Spec
 from procession.worker.board import (
     COUNTER,
@@ -62,7 +62,7 @@ class Resources:
             if payload is None:
                 self.payload.make(spec)
             self._owned += [self.payload, places]
-            output = output or planned_output(spec)
+            output = output or output_of(spec)
             self.run_dir = output.files
             self._owned.append(self.run_dir)
             self.streams = Wiring(output, spec.stdin)
@@ -108,20 +108,6 @@ def variables_of(spec: Spec, env: Mapping[str, str], placed: Placed) -> list[dic
         both = {**env, **given, **placed.variables(rank, env), **own}
         found.append({name: value for name, value in both.items() if value is not None})
     return found
-
-
-def planned_output(spec: Spec, place: str = "") -> Output:
-    """Plan the output of a group by its `Logs`, and make its directory. Raises OSError.
-
-    place: the directory, where the group is one attempt of a job; see `output_of`.
-    """
-    called = spec.node.run_id or given_run_id(os.environ) or spec.name
-    node = spec.node
-    world = node.first(spec.nproc), node.size(spec.nproc), node.local
-    directory = directory_name(called, os.environ)
-    return output_of(
-        spec.logs, spec.nproc, spec.name, directory, world, node.rank, place, node.attempt
-    )
 
 
 def role_of(env: Mapping[str, str]) -> str:

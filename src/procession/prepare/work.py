@@ -94,8 +94,8 @@ class Work(Value):
             return [""] * world
         found: list[str] = []
         for node in range(self.nodes):
-            place = (self.first(node), world, 0)
-            found += prefixes_of(spec.logs, self.size(node), spec.name, place, node)
+            place = Node(rank=node, number=self.first(node), world=world)
+            found += prefixes_of(spec.__replace__(nproc=self.size(node), node=place))
         return found
 
 
