@@ -7,7 +7,8 @@ comes (ours would wake it). One that runs is asked gently, and with the other si
 answered and sleeps now, or has had the CPU for some time: on a busy machine it waits for that.
 Timers of the loop look at the memory file repeatedly: the kernel does not notify anybody of its
 growth, and the whole takes a few milliseconds. A dump is complete when the outermost frame of the
-main thread is there; if that frame is not known, when the dump has not grown for a while.
+main thread is there; if that frame is not known, when the dump has not grown although its writer
+has had the CPU for some time, or sleeps.
 
 What another process has written is not trusted: who reads it expects any bytes.
 """
@@ -47,10 +48,9 @@ else:
 MOST = 60_000  # bytes of one rank's dump
 SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks of the loop, which counts in ms
 TO_MAIN_THREAD = 1  # PIDFD_SIGNAL_THREAD, since Linux 6.9: to the thread whose number the pid is
-UNCHANGED = 0.004  # seconds after which a dump whose end is not known is taken for whole
-# Nanoseconds on the CPU after which one that has not answered is in native code; the kernel may
-# count them up to one tick of its clock too late.
-NATIVE = 10_000_000
+# Nanoseconds on the CPU after which one that has not answered is in native code, or after which a
+# dump whose end is not known is whole; the kernel may count them one tick of its clock too late.
+NATIVE, UNCHANGED = 10_000_000, 4_000_000
 # The outermost frame of a rank: of `entry.py`, or of the launcher that it was forked from.
 ENDS = ('/procession/agent/entry.py"', '"<string>"', '"<frozen runpy>"')
 
@@ -70,13 +70,16 @@ class Taken(Record):
 
 
 class _Asked(Record):
-    """One that was asked. used: see `_used`, of one that was asked gently; -1 of others."""
+    """One that was asked. used: see `_used`, of one that was asked gently; -1 of others.
+
+    grown: the same when its dump was seen to grow no more, None before that.
+    """
 
     taken: Taken
     pidfd: int
     fd: int
-    grown_at: float
     used: int
+    grown: int | None = None
 
     def close(self) -> None:
         """Close its descriptors."""
@@ -128,7 +131,7 @@ class Stacks:
                 os.close(pidfd)
         for taken, pidfd, fd in ready:  # all in one go, for a picture of one moment
             used = _used(taken.pid) if taken.letter == "R" else -1
-            asked = _Asked(taken, pidfd, fd, time.monotonic(), used)
+            asked = _Asked(taken, pidfd, fd, used)
             if _ask(asked, SIGNAL if asked.used < 0 else GENTLE):
                 self._open.append(asked)
             else:
@@ -248,12 +251,16 @@ def _memory_file(pid: int) -> int:
 
 def _is_whole(asked: _Asked) -> bool:
     """Read what a rank has written; gives whether that is all."""
-    text, now = _read(asked.fd), time.monotonic()
+    text = _read(asked.fd)
     if text != asked.taken.text:
-        asked.taken.text, asked.grown_at = text, now
+        asked.taken.text, asked.grown = text, None
         last = text[text.rfind(b"\n", 0, -1) + 1 :] if text.endswith(b"\n") else b""
         return last.partition(b", line ")[0].decode(errors="replace").endswith(ENDS)
-    return text.endswith(b"\n") and now - asked.grown_at >= UNCHANGED
+    if not text.endswith(b"\n"):
+        return False
+    used = _used(asked.taken.pid)
+    asked.grown = used if asked.grown is None else asked.grown
+    return used < 0 or used >= asked.grown + UNCHANGED
 
 
 def _read(fd: int) -> bytes:
