@@ -1,12 +1,13 @@
 """What decided the imports of an agent: files, directories, variables, to be compared later.
 
 Theory of operation. An agent that is kept (`template`) has imported installed packages only
-(`preload.choose`). What these read of variables through `os.environ` is noted while they do. All
+(`preload.choose`). What these read of variables through `os.environ`, and which modules they ask
+for, is noted while they do: one that failed, where they go on without it, is known by that. All
 else is looked at when the imports are done: the files of modules and of libraries, every file in
 the directories of packages, the names on the search path that could lead an import elsewhere, what
-is installed there, and what a starting interpreter reads. Each file must be older than the
-imports, or nobody could say which state of it was imported; then there is a `fault`. A log file
-that is made beside a program changes nothing.
+is installed there, and what a starting interpreter reads. Each file must be older than the imports,
+or nobody could say which state of it was imported; then there is a `fault`. A log file that is made
+beside a program changes nothing.
 
 A stamp is what the kernel knows of a file: device, inode, type, size, and the times of its last
 changes. The kernel's clock for these times ticks every few milliseconds. A file that was changed
@@ -75,6 +76,7 @@ class Imported:
         self.since = _started()
         self._elsewhere = devices_elsewhere()
         self._asked: set[str] = set()
+        self._sought = _Sought()
         self._variables: dict[str, str | None] = {}
         self._files: dict[str, Stamp] = {}
         self._search: dict[str, _Directory] = {}  # directories in which modules are looked for
@@ -90,6 +92,7 @@ class Imported:
                 self._search[where] = _Directory(where, self._elsewhere)
         environ: Any = os.environ
         environ._data = os.environb._data = _Asked(environ._data, self._asked)  # pyright: ignore
+        sys.meta_path.insert(0, self._sought)
 
     def end(self, env: Mapping[str, str], failed: Sequence[str] = ()) -> None:
         """Look at all that decided what was imported. env: the variables that imports found.
@@ -100,6 +103,7 @@ class Imported:
         environ: Any = os.environ
         if isinstance(environ._data, _Asked):
             environ._data = os.environb._data = dict(environ._data)  # pyright: ignore
+            sys.meta_path[:] = [each for each in sys.meta_path if each is not self._sought]
         self._variables |= {name: env.get(name) for name in self._asked}
         before, self._files, self._packages = self._files, {}, {}
         self._look_at_modules()
@@ -128,6 +132,8 @@ class Imported:
 
     def _look_at_modules(self) -> None:
         modules = [(n, getattr(m, "__spec__", None)) for n, m in list(sys.modules.items())]
+        failed = [n for n in self._sought.names if n not in sys.modules and "." not in n]
+        modules += [(name, machinery.PathFinder.find_spec(name)) for name in failed]
         specs = [(n, s) for n, s in modules if isinstance(s, machinery.ModuleSpec)]
         for _, spec in specs:
             if spec.has_location and spec.origin is not None:
@@ -266,6 +272,17 @@ def _change_in(directories: Mapping[str, _Directory]) -> str:
         if name:
             return f"{os.path.join(path, name)} {'was removed' if name in seen.names else 'is new'}"
     return ""
+
+
+class _Sought:
+    """A finder of modules that finds none; it keeps the names of those that are sought."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        """Note the name."""
+        self.names.add(name)
 
 
 class _Asked(_Variables):
