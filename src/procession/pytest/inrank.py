@@ -145,9 +145,11 @@ class _Reporter:
     """Stands where pytest's process has what reports: it sends on what is reported."""
 
     _in_phase = False
+    _size = 0
 
     def begin(self, rank: Rank) -> None:
         """A test begins."""
+        self._other_size, self._size = rank.size != self._size, rank.size
         self._rank = rank
         self._failed = False
 
@@ -186,7 +188,14 @@ class _Reporter:
         finally:
             self._in_phase = False
 
-    pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
+    pytest_runtest_teardown = pytest_runtest_call
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: Any) -> Generator[None, Any, Any]:
+        """Tear down what was left for a test that these ranks did not run, as it was skipped."""
+        __tracebackhide__ = True
+        item.session._setupstate.teardown_exact(None if self._other_size else item)
+        return (yield from self.pytest_runtest_call())
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Send the report of a subtest: no other is logged here."""

@@ -102,6 +102,8 @@ class Member:
         if begun is not None:  # else rank 0 says why
             session.items[:] = [names[name] for name in begun["names"]]
             self._serve(session, self._line, begun["files"])
+        # A launcher ends all ranks when the first one ends with another code than 0.
+        session.testsfailed = 0
         return True
 
     def _serve(self, session: Any, line: Line, files: str) -> None:
@@ -121,6 +123,10 @@ class Member:
                 renew.save_measures(go_on=True)
                 self._in_test = False
                 rank.tell("done", {})
+        except KeyboardInterrupt:  # between two tests
+            said = f"raised by rank {self._place.number} of {self._place.size}"
+            line.send_if_there(("report", {"interrupt": said}))
+            raise
         finally:
             self._config._tmp_path_factory = own_directory
 
@@ -137,15 +143,6 @@ class Member:
         os.kill(os.getpid(), number)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: Any) -> None:
-        """Leave it to rank 0 to tell what the tests came to.
-
-        A launcher ends all ranks when the first one ends with another code than 0.
-        """
-        if session.exitstatus == pytest.ExitCode.TESTS_FAILED:
-            session.exitstatus = pytest.ExitCode.OK
-
-    @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
         """Leave the others."""
         if self._line is not None:
@@ -160,8 +157,7 @@ class First(Member):
         super().__init__(config, place)
         self._lines: dict[int, Line] = {}
         self._pids: dict[int, int] = {}
-        self._waiting: threading.Thread | None = None
-        self._code = 0
+        self._code = 1
         self._wake = -1
 
     @pytest.hookimpl(tryfirst=True)
@@ -194,10 +190,16 @@ class First(Member):
             each.close()
         self._lines.clear()
         inrank.prepare(config)
-        self._waiting = threading.Thread(target=self._wait_for, args=(pid,), daemon=True)
-        self._waiting.start()
+        waiting = threading.Thread(target=self._wait_for, args=(pid,), daemon=True)
+        waiting.start()
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        self._serve(session, self._line, files)
+        try:
+            self._serve(session, self._line, files)
+        finally:
+            self._line.close()
+            waiting.join()
+        if self._code:  # not even plugins may take this session for one that is well
+            pytest.exit("the process that reports has said why", returncode=self._code)
         return True
 
     def _agree(self, names: list[str]) -> None:
@@ -212,19 +214,13 @@ class First(Member):
 
     def _wait_for(self, pid: int) -> None:
         """Wait for the process that reports; if it has given a test up, there is no way back."""
-        self._code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        self._code = code if code >= 0 else 1
         if self._in_test:
-            os._exit(self._code if self._code > 0 else 1)
+            os._exit(self._code or 1)
 
     def _ended(self, number: int, _frame: object) -> None:
         os.write(self._wake, bytes([number]))  # a test may have taken `set_wakeup_fd` for itself
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: Any) -> None:
-        """End as the process that reports has ended."""
-        if self._waiting is not None:
-            self._waiting.join()
-            session.exitstatus = self._code if self._code >= 0 else 1
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
@@ -256,6 +252,7 @@ class Reporter(Reporting):
         self.pids = pids
         self.signals = signals
         self.files = files
+        self._over: Told | None = None  # the test after which the session cannot go on
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)  # the ranks say what follows
         marked = {*self._note_items(session)}
@@ -269,6 +266,8 @@ class Reporter(Reporting):
                 line.send_if_there(begun)
 
     def _asked(self, item: Any, request: Told) -> Told:
+        if self._over is not None:
+            return self._over  # a plugin has it run once more
         members, size = request["nproc"], len(self._lines)
         if members > size:
             return {"skipped": f"{members} ranks wanted, and the session has {size}"}
@@ -280,11 +279,12 @@ class Reporter(Reporting):
             line.send_if_there(request)
         came = talk.held()
         lost = [f"rank {rank} has ended" for rank in range(members) if rank not in lines]
-        self._session.shouldfail = "; ".join(filter(None, (talk.why, *lost)))
-        if talk.why:
+        if talk.why or lost:
             unrun = len(self._session.items) - request["item"] - 1
-            self._session.shouldfail += f"; {unrun} not run" if unrun else ""
-        elif "stacks" in came:
+            left = f"{unrun} not run" if talk.why and unrun else ""
+            self._session.shouldfail = "; ".join(filter(None, (talk.why, *lost, left)))
+            self._over = came
+        if not talk.why and "stacks" in came:
             self._interrupted = (item.nodeid, came["stacks"])
         return came
 
@@ -302,12 +302,14 @@ class Reporter(Reporting):
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
         """Let the ranks go, and end: what stands at the exit of this process is rank 0's."""
-        capture = self._config.pluginmanager.get_plugin("capturemanager")
-        if capture is not None:
-            capture.stop_global_capturing()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(self._session.exitstatus)
+        try:
+            capture = self._config.pluginmanager.get_plugin("capturemanager")
+            if capture is not None:
+                capture.stop_global_capturing()
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+        finally:
+            os._exit(self._session.exitstatus)
 
 
 class SessionTalk(Conversation):
@@ -358,7 +360,7 @@ class SessionTalk(Conversation):
             Stack(rank, None, frames=tuple(map(tuple, said["at"]))).as_dict()
             for rank, told in enumerate(self._ranks)
             for said in told["reports"]
-            if "interrupt" in said
+            if "at" in said
         ]
         if undone:
             stacks = of_processes({rank: self._of.pids[rank] for rank in undone}, FOR_STACKS)
