@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import selectors
 import time
+from contextlib import suppress
+from multiprocessing.reduction import send_handle
 
 from procession.explain.report import what_happened
 from procession.explain.stacks.merge import format as format_stacks
@@ -112,7 +114,10 @@ class GroupTalk(Conversation):
         self._debugger = rank
         self._paused = True
         self._lent = self._lent or Lent(self._config, self._of.pids[rank])
-        self._reply(rank, True, (0, 1, 2))
+        self._reply(rank, True)
+        with suppress(OSError):  # it may be gone
+            for fd in range(3):
+                send_handle(self._lines[rank], fd, self._of.pids[rank])
 
     def _take_terminal_back(self) -> None:
         lent, self._lent = self._lent, None
@@ -176,8 +181,9 @@ class GroupTalk(Conversation):
             return
         if self._group_is_over:
             self._let_in()
-            for rank in list(self._lines):
-                self._hear(rank)
+            for rank, line in list(self._lines.items()):
+                while rank in self._lines and line.poll():
+                    self._hear(rank)
         came, end = self._came, self._group.end
         if end is not None:
             stacks = self._stacks or self._group.driver.stacks_of_failure()

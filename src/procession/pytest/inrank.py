@@ -20,14 +20,13 @@ import pytest
 
 from procession.pytest import fixtures, processes, renew, sharedfixtures
 from procession.pytest.meeting import joined
-from procession.pytest.talk import Rank
+from procession.pytest.talk import HUNG_UP, Rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from multiprocessing.connection import Connection
     from typing import Any
-
-    from procession.pytest.talk import Line
 
 
 DOOR = "PROCESSION_PYTEST_DOOR"  # the variable by which a rank finds who hears it
@@ -79,11 +78,11 @@ class Program:
         tell("shared", "")
 
 
-def next_request(line: Line) -> dict[str, Any] | None:
+def next_request(line: Connection) -> dict[str, Any] | None:
     """Wait for what is to be run; None if that is nothing, or nobody is there."""
     try:
-        return line.receive()
-    except OSError:
+        return line.recv()
+    except HUNG_UP:
         return None
 
 

@@ -25,6 +25,7 @@ import signal
 import sys
 import threading
 import time
+from multiprocessing import Pipe
 
 import pytest
 from _pytest import junitxml
@@ -39,16 +40,16 @@ from procession.pytest.place import of_this_process
 from procession.pytest.processes import forked
 from procession.pytest.reporting import ALONE, Reporting
 from procession.pytest.stackframes import noted, of_processes
-from procession.pytest.talk import Rank, pair
+from procession.pytest.talk import HUNG_UP, Rank, say
 from procession.values.figures import format_ranks
 from procession.worker import stackfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
     from typing import Any
 
     from procession.pytest.place import Place
-    from procession.pytest.talk import Line
 
     Told = dict[str, Any]
 
@@ -79,7 +80,7 @@ class Member:
     def __init__(self, config: Any, place: Place) -> None:
         self._config = config
         self._place = place
-        self._line: Line | None = None
+        self._line: Connection | None = None
         self._in_test = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -106,7 +107,7 @@ class Member:
         session.testsfailed = 0
         return True
 
-    def _serve(self, session: Any, line: Line, files: str) -> None:
+    def _serve(self, session: Any, line: Connection, files: str) -> None:
         signal.signal(signal.SIGTERM, self._ended)
         junitxml.pytest_unconfigure(self._config)
         for name in WRITERS:
@@ -125,7 +126,7 @@ class Member:
                 rank.tell("done", {})
         except KeyboardInterrupt:  # between two tests
             said = f"raised by rank {self._place.number} of {self._place.size}"
-            line.send_if_there(("report", {"interrupt": said}))
+            say(line, ("report", {"interrupt": said}))
             raise
         finally:
             self._config._tmp_path_factory = own_directory
@@ -155,7 +156,7 @@ class First(Member):
 
     def __init__(self, config: Any, place: Place) -> None:
         super().__init__(config, place)
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, Connection] = {}
         self._pids: dict[int, int] = {}
         self._code = 1
         self._wake = -1
@@ -174,7 +175,7 @@ class First(Member):
             return None  # pytest says it
         self._agree([item.nodeid for item in session.items])
         files = str(config._tmp_path_factory.getbasetemp())
-        self._line, line = pair()
+        self._line, line = Pipe()
         signals, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         lines, pids = {0: line, **self._lines}, {0: os.getpid(), **self._pids}
         pid = forked()
@@ -206,8 +207,8 @@ class First(Member):
         """See that all ranks have the same tests. Raises UsageError if not."""
         for rank, line in self._lines.items():
             try:
-                odd = {*line.receive()} ^ {*names}
-            except OSError:
+                odd = {*line.recv()} ^ {*names}
+            except HUNG_UP:
                 pytest.exit(f"rank {rank} has ended", returncode=1)
             if odd:
                 raise not_together(f"rank {rank} and rank 0 have not the same tests: {min(odd)}")
@@ -241,7 +242,7 @@ class Reporter(Reporting):
     def __init__(
         self,
         session: Any,
-        lines: dict[int, Line],
+        lines: dict[int, Connection],
         pids: dict[int, int],
         signals: int,
         files: str,
@@ -263,7 +264,7 @@ class Reporter(Reporting):
         begun = {"names": [item.nodeid for item in session.items], "files": files}
         for rank, line in lines.items():
             if rank:
-                line.send_if_there(begun)
+                say(line, begun)
 
     def _asked(self, item: Any, request: Told) -> Told:
         if self._over is not None:
@@ -276,7 +277,7 @@ class Reporter(Reporting):
         lines = {rank: self._lines[rank] for rank in range(members)}
         talk = SessionTalk(lines, request, self)
         for line in lines.values():
-            line.send_if_there(request)
+            say(line, request)
         came = talk.held()
         lost = [f"rank {rank} has ended" for rank in range(members) if rank not in lines]
         if talk.why or lost:
@@ -318,7 +319,7 @@ class SessionTalk(Conversation):
     PATIENCE = LOST = 20.0  # to end a test that failed in a rank
     GONE = "has ended"
 
-    def __init__(self, lines: dict[int, Line], request: Told, reporter: Reporter) -> None:
+    def __init__(self, lines: dict[int, Connection], request: Told, reporter: Reporter) -> None:
         super().__init__(lines, request)
         self.why = ""
         self._of = reporter

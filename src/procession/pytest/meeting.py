@@ -11,10 +11,10 @@ import os
 import select
 import socket
 import time
+from multiprocessing.connection import Connection
 
 import pytest
 
-from procession.pytest.talk import Line
 from procession.system.identity import peer_of
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ class Door:
         """Give the descriptor that is readable when a rank has come."""
         return self._sock.fileno()
 
-    def let_in(self) -> tuple[int, int, Line] | None:
+    def let_in(self) -> tuple[int, int, Connection] | None:
         """Give number, pid and line of a rank that has come, None if none has."""
         while True:
             try:
@@ -56,7 +56,7 @@ class Door:
                 return None
             pid, uid = peer_of(peer)
             if uid == os.getuid():
-                return int(name.rpartition(b"/")[2]), pid, Line(peer)
+                return int(name.rpartition(b"/")[2]), pid, Connection(peer.detach())
             peer.close()
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Door:
         self._sock.close()
 
 
-def joined(name: str, number: int, seconds: float = 0.0) -> Line:
+def joined(name: str, number: int, seconds: float = 0.0) -> Connection:
     """Come to a door as a rank. seconds: until it must be there. Raises OSError."""
     deadline = time.monotonic() + seconds
     while True:
@@ -73,7 +73,7 @@ def joined(name: str, number: int, seconds: float = 0.0) -> Line:
             peer.bind(f"\0{name}/{number}")
             peer.connect(f"\0{name}")
             if peer_of(peer)[1] == os.getuid():
-                return Line(peer)
+                return Connection(peer.detach())
         except OSError:
             pass
         peer.close()
@@ -88,9 +88,9 @@ def door_of(place: Place) -> str:
     return f"procession-pytest-{os.getuid()}-{digest}"
 
 
-def gathered(place: Place) -> tuple[dict[int, Line], dict[int, int]]:
+def gathered(place: Place) -> tuple[dict[int, Connection], dict[int, int]]:
     """Wait as rank 0 for all others; gives their lines, and their pids. Raises UsageError."""
-    lines: dict[int, Line] = {}
+    lines: dict[int, Connection] = {}
     pids: dict[int, int] = {}
     deadline = time.monotonic() + ALL_THERE
     try:

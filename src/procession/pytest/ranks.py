@@ -9,14 +9,15 @@ import shutil
 from procession.group.making import begin
 from procession.pytest import processes
 from procession.pytest.meeting import Door
+from procession.pytest.talk import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Hashable
+    from multiprocessing.connection import Connection
     from typing import Any
 
     from procession.agent.client import Agent
-    from procession.pytest.talk import Line
     from procession.values.spec import Spec
 
 
@@ -35,7 +36,7 @@ class Ranks:
     ) -> None:
         self.files = files
         self.key = key
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, Connection] = {}
         self.pids: dict[int, int] = {}
         self._request: Any = None
         os.mkdir(files, 0o700)
@@ -70,7 +71,7 @@ class Ranks:
             rank, pid, line = came
             self.lines[rank], self.pids[rank] = line, pid
             if self._request is not None:
-                line.send_if_there(self._request)
+                say(line, self._request)
             found.append(rank)
         return found
 
@@ -78,7 +79,7 @@ class Ranks:
         """Have them run a test: those that are there, and the others when they come."""
         self._request = request
         for line in self.lines.values():
-            line.send_if_there(request)
+            say(line, request)
 
     def are_well(self) -> bool:
         """Whether all of them live, and none is about to be ended."""
@@ -94,7 +95,7 @@ class Ranks:
         """End the group. patience: seconds that ranks have to go by themselves."""
         for line in self.lines.values():
             if patience:
-                line.send_if_there(None)  # others may have a copy of our end of the line
+                say(line, None)  # others may have a copy of our end of the line
             line.close()
         self.lines.clear()
         if patience:
