@@ -197,7 +197,7 @@ def test_a_test_in_ranks_is_an_ordinary_test(tmp_path):
     said = found.part("test_fails")
     assert said.index("failed first: AssertionError") < said.index("Differing items")
     assert "E       AssertionError: assert {'a': 1} == {'a': 2}" in said
-    assert ": same assertion" in said
+    assert ": same failure" in said
     assert said.index("this is 0") > said.index("Captured stdout call (rank 0)")
 
     said = found.part("test_one_fails")

@@ -2,10 +2,7 @@
 
 import textwrap
 
-import pytest
 from pytestruns import run
-
-import procession.pytest
 
 TESTS = """
     import concurrent.futures
@@ -74,7 +71,7 @@ TESTS = """
     def test_fixture_that_starts_a_process(starting):
         raise AssertionError("never")
 
-    @procession.pytest.shared()
+    @procession.pytest.shared
     def going_on():
         threading.Thread(target=threading.Event().wait, name="endless").start()
 
@@ -142,11 +139,6 @@ def test_what_is_left_and_said(tmp_path):
     slowest = done.text.partition("slowest 1 durations")[2].splitlines()[1]
     assert slowest.endswith("test_a.py::test_over_time")
     assert float(slowest.split("s ")[0]) >= 2
-
-
-def test_a_shared_fixture_takes_no_options():
-    with pytest.raises(TypeError, match="of the whole session, and takes no scope"):
-        procession.pytest.shared(scope="module")
 
 
 TORCH = """

@@ -127,9 +127,8 @@ def run_item(session: Any, rank: Rank, request: dict[str, Any]) -> None:
         rank.tell("failed", time.monotonic_ns())  # the others need not come to their end
     except KeyboardInterrupt as e:
         said = f"raised by rank {rank.number} of {rank.size} in {item.nodeid}"
-        from procession.pytest.stackframes import frames_of
-
-        at = frames_of(traceback.walk_tb(e.__traceback__))[::-1]
+        frames = reversed(traceback.extract_tb(e.__traceback__))
+        at = [(frame.filename, frame.lineno, frame.name) for frame in frames]
         rank.tell("report", {"interrupt": said, "at": at})
         rank.tell("failed", time.monotonic_ns())
 
@@ -201,9 +200,7 @@ class _Reporter:
         if self._in_phase and hasattr(report, "context"):
             self._rank.tell("report", {"subtest": report._to_json()})
 
-    def pytest_warning_recorded(
-        self, warning_message: Any, when: str, nodeid: str, location: Any
-    ) -> None:
+    def pytest_warning_recorded(self, warning_message: Any, when: str) -> None:
         """Send a warning of the test on, as far as it can travel."""
         if when != "runtest":
             return  # what came before the test, pytest's own process has said
@@ -214,7 +211,7 @@ class _Reporter:
             body = b""
         words = f"{type(said).__name__}: {said}"
         where = (warning_message.filename, warning_message.lineno)
-        self._rank.tell("report", {"warning": (body, words, *where, when, nodeid)})
+        self._rank.tell("report", {"warning": (body, words, *where)})
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self) -> bool:

@@ -273,7 +273,7 @@ class Reporter(Reporting):
         if members > size:
             return {"skipped": f"{members} ranks wanted, and the session has {size}"}
         request.update(method="fork", store=os.path.join(self.files, f"store_{self._count}"))
-        request["next"] = self._number[self._after] if self._goes_on(members) else None
+        request["next"] = self._session.items.index(self._after) if self._goes_on(members) else None
         lines = {rank: self._lines[rank] for rank in range(members)}
         talk = SessionTalk(lines, request, self)
         for line in lines.values():

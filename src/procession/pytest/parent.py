@@ -140,7 +140,7 @@ class Parent(Reporting):
             args=args,
             env={**{name: self._variables.get(name) for name in changed}, DOOR: door},
             cwd=self._directory,
-            name=_line(key[0] if key is not None else request["name"]),
+            name=os.path.basename(request["tmp"]),
             start_method="spawn" if method == "spawn" else "fork",
             stop=Stop(grace=GRACE, patience=GroupTalk.PATIENCE, linger=LINGER),
             hang=Hang(start=60.0),
@@ -202,8 +202,7 @@ class Parent(Reporting):
             end = kept.group.end
             why = "; ".join(what_happened(each) for each in end.failures) if end else ""
             said = f"the ranks kept before were lost between two tests, these are new ({why})"
-            warning = pytest.PytestWarning(said)
-            warn(self._config, warning, str(item.path), 0, "runtest", item.nodeid)
+            warn(pytest.PytestWarning(said), str(item.path), 0)
         self._end_kept()
         self._kept = self._started(item, request, request["keep"])
         return self._kept
@@ -240,8 +239,3 @@ def _told_by(agent: Agent) -> list[tuple[Any, ...]]:
 
 def _nothing() -> None:
     """Stand for what the ranks of an agent call that has it in its memory."""
-
-
-def _line(name: str) -> str:
-    """Make of the name of a test one that a group may have."""
-    return "".join(c if c.isprintable() else "?" for c in name)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Told = dict[str, Any]
 
 
-ALONE = Asked(pytest.mark.ranks(1).mark)  # for a test that has no mark, and runs in a rank
+ALONE = Asked(1)  # for a test that has no mark, and runs in a rank
 
 
 class RanksFailed(BdbQuit):
@@ -45,7 +45,6 @@ class Reporting:
 
     def __init__(self, config: Any) -> None:
         self._config = config
-        self._number: dict[Any, int] = {}
         self._marked: set[Any] = set()
         self._limits: dict[Any, float] = {}
         self._verdicts: dict[Any, Verdict] = {}
@@ -56,7 +55,6 @@ class Reporting:
 
     def _note_items(self, session: Any) -> list[Any]:
         """Note what was collected; gives the items with ranks."""
-        self._number = {item: n for n, item in enumerate(session.items)}
         marked = [item for item in session.items if item.get_closest_marker("ranks")]
         self._marked = {*marked}
         return marked
@@ -93,8 +91,7 @@ class Reporting:
         base = self._config._tmp_path_factory.getbasetemp()
         name = "".join(c if c.isalnum() else "_" for c in item.name)[:30]
         return {
-            "item": self._number[item],
-            "name": item.name,
+            "item": item.session.items.index(item),
             "nproc": count_of(item, asked),
             "timeout": timeout,
             "backend": asked.backend,
@@ -193,15 +190,14 @@ def _pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
     A rank that ends the session after it has failed was told to by whoever debugged it: this is
     only noted, in `came["quit"]`, for when the failure has been reported.
     """
-    warned: set[str] = set()
+    warned: list[Any] = []
     for rank, told in enumerate(came["ranks"]):
         for said in told["reports"]:
             if "warning" in said:
-                body, words, filename, lineno, when, nodeid = said["warning"]
-                known = words + filename + str(lineno) in warned
-                warned.add(words + filename + str(lineno))
-                if not known:
-                    warn(config, _warning_of(body, words), filename, lineno, when, nodeid)
+                body, *words_and_line = said["warning"]
+                if words_and_line not in warned:
+                    warn(_warning_of(body, words_and_line[0]), *words_and_line[1:])
+                warned.append(words_and_line)
             elif "subtest" in said:
                 data = said["subtest"]
                 context = data["_subtest.context"]
@@ -230,17 +226,11 @@ def _warning_of(body: bytes, words: str) -> Warning:
     return found if isinstance(found, Warning) else UserWarning(words)
 
 
-def warn(config: Any, message: Warning, filename: str, lineno: int, when: str, nodeid: str) -> None:
-    """Let the session know of a warning."""
-    found = warnings.WarningMessage(message, type(message), filename, lineno)
-    config.hook.pytest_warning_recorded.call_historic(
-        kwargs={
-            "warning_message": found,
-            "when": when,
-            "nodeid": nodeid,
-            "location": None,
-        }
-    )
+def warn(message: Warning, filename: str, lineno: int) -> None:
+    """Warn of something in the test that runs; filters have looked at it by now."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn_explicit(message, None, filename, lineno)
 
 
 def longrepr_of(config: Any, verdict: Verdict) -> Any:

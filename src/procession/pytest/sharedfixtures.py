@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 made: dict[Any, tuple[Any, BaseException | None]] = {}
 
 
-def shared(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+def shared(function: Callable[..., Any]) -> Any:
     """Make a fixture whose value is made once, before ranks are forked, and which all ranks share.
 
     function: gives the value; its parameters may only be other shared fixtures. What it changes in
@@ -33,14 +33,8 @@ def shared(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     no process: ranks would not have them. Where it raises, each test that needs it fails with that.
 
     In tests without ranks it is a fixture of session scope. Raises TypeError for a generator: there
-    is nobody to tear its value down; and for the options of `pytest.fixture`, of which it takes
-    none.
+    is nobody to tear its value down.
     """
-    if options:
-        given = ", ".join(sorted(options))
-        raise TypeError(f"a shared fixture is of the whole session, and takes no {given}")
-    if function is None:
-        return shared
     if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
         raise TypeError(
             f"{function.__name__}: a shared fixture returns its value, and cannot yield or await: "

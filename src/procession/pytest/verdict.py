@@ -152,9 +152,7 @@ def _of_failure(ranks: Sequence[Told], own: list[tuple[str, str]], first: int) -
         headline = f"{of} {own[first][1]}{where}"
     else:
         during = "" if report["when"] == "call" else f" in {report['when']}"
-        headline = f"{of} failed first{during}: {_message(report)}"
-        if size == 1:
-            headline = f"{of} failed{during}: {_message(report)}"
+        headline = f"{of} failed{' first' * (size > 1)}{during}: {_message(report)}"
     return Verdict(
         "failed",
         when=report["when"] if report is not None else "call",
@@ -217,13 +215,10 @@ def _lines(ranks: Sequence[Told], own: list[tuple[str, str]], first: int | None)
             said = _beside(report, blamed)
         elif outcome == "ended":
             where = told.get("where", "")
-            for verb, doing in (("waits in", "ended while waiting in"), ("is ", "ended while ")):
-                if where.startswith(verb):
-                    where = doing + where.removeprefix(verb)
-                    break
-            else:
-                where = f"ended ({where})" if where else "ended"
-            said = where
+            doing = where.replace("waits in", "is waiting in", 1)
+            said = f"ended ({where})" if where else "ended"
+            if doing.startswith("is "):
+                said = f"ended while {doing.removeprefix('is ')}"
         else:
             said = f"{outcome} ({reason})" if reason else outcome
         fates.setdefault(said, []).append(rank)
@@ -234,10 +229,8 @@ def _beside(report: Told, blamed: Told | None) -> str:
     """Say how a rank failed, beside the one that failed first."""
     crash, first = _crash(report), _crash(blamed) if blamed is not None else None
     if crash and first and (crash["path"], crash["lineno"]) == (first["path"], first["lineno"]):
-        if crash["message"] == first["message"]:
-            asserts = crash["message"].startswith(("assert ", "AssertionError"))
-            return "same assertion" if asserts else "same failure"
-        return f"same line: {_message(report)}"
+        same = crash["message"] == first["message"]
+        return "same failure" if same else f"same line: {_message(report)}"
     if not crash and blamed is not None and report["longrepr"] == blamed["longrepr"]:
         return "same failure"
     at = f" ({_line_of(report, crash)})" if crash else ""
@@ -279,8 +272,5 @@ def _output(ranks: Sequence[Told], first: int | None) -> tuple[tuple[str, str], 
                 if len(lines) > TEXT_OF_OTHERS:
                     more = f"({len(lines) - TEXT_OF_OTHERS} lines more before)\n"
                     kept = more + "".join(lines[-TEXT_OF_OTHERS:])
-            if len(ranks) > 1:
-                found.append((f"{title} (rank {rank})", kept))
-            else:
-                found.append((title, kept))
+            found.append((f"{title} (rank {rank})" if len(ranks) > 1 else title, kept))
     return tuple(found)
