@@ -58,8 +58,12 @@ TESTS = """
         def test_fourth(self, gather, part):
             in_same(gather)
 
+    class TestEndsWithASkippedOne:
+        def test_fifth(self, gather):
+            in_same(gather)
+
         @pytest.mark.skip
-        def test_skipped(self, part):
+        def test_skipped(self):
             pass
 
     def test_all_fail():
@@ -170,7 +174,7 @@ def test_ranks_are_kept_until_a_test_breaks_them(tmp_path):
     assert {n for n, o in found.outcomes.items() if o != "passed"} == {
         f"test_{name}" for name in failed
     }, found.text
-    assert len(found.outcomes) == 17
+    assert len(found.outcomes) == 18
 
     assert "new ranks" not in found.part("test_all_fail")
     assert "new ranks for the next test: ranks were ended" in found.part("test_one_fails")

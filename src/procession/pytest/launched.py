@@ -256,10 +256,9 @@ class Reporter(Reporting):
         self._over: Told | None = None  # the test after which the session cannot go on
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)  # the ranks say what follows
-        marked = {*self._note_items(session)}
-        self._limits = {item: 0.0 for item in session.items if item not in marked}
-        self._marked = {*session.items}
+        self._note_items(session)
         for item in session.items:
+            self._limits.setdefault(item, 0.0)
             self._stand_in(item, self._came)
         begun = {"names": [item.nodeid for item in session.items], "files": files}
         for rank, line in lines.items():

@@ -45,10 +45,8 @@ class Reporting:
 
     def __init__(self, config: Any) -> None:
         self._config = config
-        self._marked: set[Any] = set()
-        self._limits: dict[Any, float] = {}
+        self._limits: dict[Any, float | None] = {}  # of tests in ranks, by pytest-timeout
         self._verdicts: dict[Any, Verdict] = {}
-        self._quits: tuple[str, int | None] | None = None  # see `_pass_on`
         self._interrupted: tuple[str, str] | None = None  # a test, and where its ranks were
         self._after: Any = None  # the test that pytest runs next
         self._count = 0
@@ -56,7 +54,7 @@ class Reporting:
     def _note_items(self, session: Any) -> list[Any]:
         """Note what was collected; gives the items with ranks."""
         marked = [item for item in session.items if item.get_closest_marker("ranks")]
-        self._marked = {*marked}
+        self._limits = dict.fromkeys(marked)
         return marked
 
     def _asked(self, item: Any, request: Told) -> Told:
@@ -81,7 +79,7 @@ class Reporting:
         """Say what a mark asks for. Raises ValueError."""
         timeout = asked.timeout
         if timeout is None:
-            timeout = self._limits.get(item)
+            timeout = self._limits[item]
             if timeout is not None:
                 timeout = seconds_of(timeout, "the limit of pytest-timeout")
         if timeout is None:
@@ -104,7 +102,6 @@ class Reporting:
         came = ask(item)
         if "ranks" in came:
             _pass_on(self._config, came, item)
-            self._quits = came.get("quit")
             verdict = merged(came)
         elif "skipped" in came:
             verdict = Verdict("skipped", reason=came["skipped"])
@@ -125,14 +122,10 @@ class Reporting:
 
     # -- hooks
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, nextitem: Any) -> Generator[None, Any, Any]:
-        """Take note of what follows, and quit after a failure if who debugged it has quit."""
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, nextitem: Any) -> None:
+        """Take note of what follows."""
         self._after = nextitem
-        done = yield
-        if self._quits is not None:
-            pytest.exit(*self._quits)
-        return done
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
@@ -158,7 +151,7 @@ class Reporting:
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self, item: Any, settings: Any) -> bool | None:
         """Take the limit that pytest-timeout has for a test with ranks."""
-        if item not in self._marked:
+        if item not in self._limits:
             return None
         self._limits[item] = float(settings.timeout)
         return True
@@ -187,8 +180,8 @@ def _set_up(item: Any) -> None:
 def _pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
     """Let the session know what ranks want it to know.
 
-    A rank that ends the session after it has failed was told to by whoever debugged it: this is
-    only noted, in `came["quit"]`, for when the failure has been reported.
+    A rank that ends the session after it has failed was told to by whoever debugged it: so it ends
+    when the failure has been reported.
     """
     warned: list[Any] = []
     for rank, told in enumerate(came["ranks"]):
@@ -209,7 +202,7 @@ def _pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
             elif "exit" in said:
                 if place_of_failure(told) is None:
                     pytest.exit(said["exit"], said["code"])
-                came["quit"] = (said["exit"], said["code"])
+                item.session.shouldstop = f"Exit: {said['exit']}"
             elif "interrupt" in said:
                 raise KeyboardInterrupt(said["interrupt"])
     reports = [report for report in came["ranks"][0]["reports"] if "user_properties" in report]

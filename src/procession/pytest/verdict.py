@@ -68,9 +68,7 @@ def merged(came: Told) -> Verdict:
         )
     else:
         verdict = _of_agreement(ranks, own)
-    # An orphan may be seen twice: below its rank, and when that is gone, below its agent.
-    whose = {line: f"{line} of rank {r}" for r, told in enumerate(ranks) for line in told["left"]}
-    left = list(dict.fromkeys([*whose.values(), *(whose.get(line, line) for line in came["left"])]))
+    left = came["left"]
     if left:
         said = f"the test left {'a process' if len(left) == 1 else f'{len(left)} processes'} behind"
         lines = (f"{said}, ended now:", *(f"  {line}" for line in left))
