@@ -12,7 +12,7 @@ def report(outcome="passed", when="call", at=1, message="assert 1 == 2", line=5,
 
 
 def rank(*reports, done=True, **more):
-    return {"reports": list(reports), "done": done, "failed_at": 0, **more}
+    return {"reports": list(reports), "done": done, "failed_at": 0, "left": [], **more}
 
 
 def verdict(*ranks, **more):
@@ -59,7 +59,9 @@ def test_ranks_that_lost_another_one_are_one_line():
 
 
 def test_what_was_left_behind_fails_a_test_that_passed():
-    found = verdict(rank(report()), rank(report()), left=["pid 7 (sleep) of rank 1"])
+    leaving = rank(report())
+    leaving["left"] = ["pid 7 (sleep)"]
+    found = verdict(rank(report()), leaving, left=["pid 7 (sleep)"])  # seen twice
     assert found.headline == "the test left a process behind: pid 7 (sleep) of rank 1"
     both = verdict(rank(report("failed")), rank(report()), left=["pid 7 (sleep)", "pid 8 (x)"])
     assert both.headline == "rank 0 of 2 failed first: assert 1 == 2"

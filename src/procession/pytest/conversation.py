@@ -36,7 +36,7 @@ class Conversation:
         self._began = time.monotonic()
         self._size: int = request["nproc"]
         self._ranks: list[Told] = [
-            {"reports": [], "done": False, "failed_at": 0} for _ in range(self._size)
+            {"reports": [], "done": False, "failed_at": 0, "left": []} for _ in range(self._size)
         ]
         self._came: Told = {"ranks": self._ranks, "over": "", "left": []}
         self._gathering: dict[int, bytes] = {}

@@ -85,8 +85,7 @@ class GroupTalk(Conversation):
             if all(told["done"] for told in self._ranks):
                 self._wait_for_end()
                 self._note_orphans()
-                for each in range(self._size):
-                    self._reply(each, None)
+            self._reply(rank, None)  # so the last rank, and all below, is there until now
         elif kind == "terminal":
             self._lend_terminal(rank)
         elif kind == "debugged":
@@ -126,15 +125,14 @@ class GroupTalk(Conversation):
             lent.take_back()
 
     def _note_orphans(self) -> None:
-        """Name the processes that ranks have left below them, or put into the background.
+        """Name the processes that ranks have put into the background: nothing may be left.
 
-        Those are children of the agent. What is to end with a rank is known.
+        They are children of the agent then. The last rank is still there.
         """
-        pids, left = self._of.pids, self._came["left"]
-        known = {*pids.values(), *(pid for told in self._ranks for pid in told["helpers"])}
-        for rank, pid in sorted(pids.items()):
-            left += [f"{each} of rank {rank}" for each in processes.left_behind(pid, known)]
-        left += processes.left_behind(self._of.link.server.pid, known)
+        known = {*self._of.pids.values()}
+        for told in self._ranks:  # what is to end with a rank may take a little longer than it
+            known.update(told["helpers"])
+        self._came["left"] += processes.left_behind(self._of.link.server.pid, known)
 
     # -- what is done
 
@@ -211,7 +209,7 @@ class GroupTalk(Conversation):
         """Say why no other test may run in these ranks, "" if one may."""
         if self._group_is_over:
             return "ranks were ended"
-        if self._came["left"]:
+        if self._came["left"] or any(told["left"] for told in self._ranks):
             return "processes were left"
         if len({place_of_failure(told) for told in self._ranks}) > 1:
             return "not all ranks failed, or not in the same place"

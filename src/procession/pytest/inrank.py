@@ -87,9 +87,12 @@ def next_request(line: Connection) -> dict[str, Any] | None:
 
 
 def tell_done(rank: Rank, last: bool = True) -> None:
-    """Report that the test is over, and what goes on. last: this process runs no other."""
+    """Report that the test is over, and what is left of it. last: this process runs no other."""
     renew.save_measures(go_on=not last)
-    rank.tell_done({"helpers": processes.helpers(), "threads": processes.going_on()})
+    helpers = processes.helpers()
+    left = processes.left_behind(os.getpid(), helpers)
+    threads = processes.going_on()
+    rank.tell_done({"left": left, "helpers": helpers, "threads": threads})
 
 
 def begin(config: Any, files: str) -> None:

@@ -30,38 +30,30 @@ def not_together(said: str) -> pytest.UsageError:
     return pytest.UsageError(f"--ranks-from-environment: {said}")
 
 
-class Door:
-    """Where ranks come in. name: of the socket. most: ranks that may come. Raises OSError."""
+def door(name: str, most: int) -> socket.socket:
+    """Make a socket where ranks come in. most: that may come at a time. Raises OSError."""
+    found = socket.socket(socket.AF_UNIX)
+    try:
+        found.bind(f"\0{name}")
+        found.listen(most)
+    except BaseException:
+        found.close()
+        raise
+    found.setblocking(False)
+    return found
 
-    def __init__(self, name: str, most: int) -> None:
-        self._sock = socket.socket(socket.AF_UNIX)
+
+def let_in(door: socket.socket) -> tuple[int, int, Connection] | None:
+    """Give number, pid and connection of a rank that has come, None if none has."""
+    while True:
         try:
-            self._sock.bind(f"\0{name}")
-            self._sock.listen(most)
-        except BaseException:
-            self.close()
-            raise
-        self._sock.setblocking(False)
-
-    def fileno(self) -> int:
-        """Give the descriptor that is readable when a rank has come."""
-        return self._sock.fileno()
-
-    def let_in(self) -> tuple[int, int, Connection] | None:
-        """Give number, pid and line of a rank that has come, None if none has."""
-        while True:
-            try:
-                peer, name = self._sock.accept()
-            except BlockingIOError:
-                return None
-            pid, uid = peer_of(peer)
-            if uid == os.getuid():
-                return int(name.rpartition(b"/")[2]), pid, Connection(peer.detach())
-            peer.close()
-
-    def close(self) -> None:
-        """Let nobody in any more."""
-        self._sock.close()
+            peer, name = door.accept()
+        except BlockingIOError:
+            return None
+        pid, uid = peer_of(peer)
+        if uid == os.getuid():
+            return int(name.rpartition(b"/")[2]), pid, Connection(peer.detach())
+        peer.close()
 
 
 def joined(name: str, number: int, seconds: float = 0.0) -> Connection:
@@ -94,18 +86,16 @@ def gathered(place: Place) -> tuple[dict[int, Connection], dict[int, int]]:
     pids: dict[int, int] = {}
     deadline = time.monotonic() + ALL_THERE
     try:
-        door = Door(door_of(place), place.size)
+        here = door(door_of(place), place.size)
     except OSError as e:
         raise not_together(f"somebody else is rank 0 of the same run: {e}") from None
-    try:
+    with here:
         while len(lines) < place.size - 1:
-            if not select.select([door], [], [], max(0.1, deadline - time.monotonic()))[0]:
+            if not select.select([here], [], [], max(0.1, deadline - time.monotonic()))[0]:
                 raise not_together(
                     f"{len(lines) + 1} of {place.size} ranks came within {ALL_THERE:g} s"
                 )
-            while came := door.let_in():
+            while came := let_in(here):
                 number, pid, line = came
                 lines[number], pids[number] = line, pid
-    finally:
-        door.close()
     return lines, pids

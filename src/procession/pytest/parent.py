@@ -56,6 +56,7 @@ class Parent(Reporting):
         # What ranks have, whatever tests without ranks have changed here.
         self._variables, self._directory = dict(os.environ), os.getcwd()
         self._agent: Agent | None = None  # what ranks of one test are forked from
+        self._made: set[Any] = set()  # the shared fixtures that it has made
         self._kept: Ranks | None = None
         self._slots = slots_of(session.config)
         for item in marked:
@@ -155,14 +156,16 @@ class Parent(Reporting):
 
         kept: it is for ranks that are kept.
         """
-        agent, needed = None if kept else self._agent, bool(sharedfixtures.needed_by(item))
-        if agent is None or agent.lost:
+        agent, needed = self._agent, {*sharedfixtures.needed_by(item).values()}
+        if kept or agent is None or agent.lost:
             assert self._spare is not None
-            agent, needed = self._spare.agent(), True
-        if not kept:
-            self._agent = agent
-        if needed:
+            agent = self._spare.agent()
             self._share(agent, item, number)
+            if not kept:
+                self._agent, self._made = agent, needed
+        elif needed - self._made:
+            self._share(agent, item, number)
+            self._made |= needed
         return agent
 
     def _share(self, agent: Agent, item: Any, number: int) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import select
 import shutil
+from contextlib import ExitStack
 
 from procession.group.making import begin
-from procession.pytest import processes
-from procession.pytest.meeting import Door
+from procession.pytest import meeting, processes
 from procession.pytest.talk import say
 
 TYPE_CHECKING = False
@@ -39,17 +39,12 @@ class Ranks:
         self.lines: dict[int, Connection] = {}
         self.pids: dict[int, int] = {}
         self._request: Any = None
-        os.mkdir(files, 0o700)
-        try:
-            self.door = Door(door, spec.nproc)
-            try:
-                self.group = begin(spec, None, False, server)
-            except BaseException:
-                self.door.close()
-                raise
-        except BaseException:
-            shutil.rmtree(files, ignore_errors=True)
-            raise
+        with ExitStack() as undo:
+            os.mkdir(files, 0o700)
+            undo.callback(shutil.rmtree, files, ignore_errors=True)
+            self.door = undo.enter_context(meeting.door(door, spec.nproc))
+            self.group = begin(spec, None, False, server)
+            self._undo = undo.pop_all()
         self.over, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # readable when the group is
 
         def wake_up() -> None:
@@ -67,7 +62,7 @@ class Ranks:
     def let_in(self) -> list[int]:
         """Take the lines of those who come; gives their numbers."""
         found: list[int] = []
-        while came := self.door.let_in():
+        while came := meeting.let_in(self.door):
             rank, pid, line = came
             self.lines[rank], self.pids[rank] = line, pid
             if self._request is not None:
@@ -102,6 +97,5 @@ class Ranks:
             self.are_over(patience)
         with self.group:
             pass
-        self.door.close()
+        self._undo.close()
         os.close(self.over)
-        shutil.rmtree(self.files, ignore_errors=True)

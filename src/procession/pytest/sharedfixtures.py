@@ -92,22 +92,17 @@ def _called(name: str, function: Callable[..., Any], needed: dict[str, Any]) -> 
     before, threads = processes.children_of(os.getpid()), processes.going_on()
     value = function(**needed)
     more = [each for each in processes.going_on() if each not in threads]
-    if more:
-        raise RuntimeError(
-            f"the shared fixture {name} has started the thread {', '.join(more)}, which the ranks "
-            "do not have: start it in a fixture of theirs"
-        )
     known = (*before, *processes.helpers())
     started = [pid for pid in processes.children_of(os.getpid()) if pid not in known]
-    if not started:
+    if not (more or started):
         return value
-    said = ", ".join(map(processes.described, started))
+    said = ", ".join([*(f"the thread {each}" for each in more), *map(processes.described, started)])
     for pid in started:
         os.kill(pid, signal.SIGKILL)  # it is a child of this process, and so there until ...
         os.waitpid(pid, 0)  # ... here
     raise RuntimeError(
-        f"the shared fixture {name} has started a process, which was ended: {said}; the ranks "
-        "would not be its parents, so start it in a fixture of theirs"
+        f"the shared fixture {name} has started {said}, which ranks would not have (processes were "
+        "ended): start it in a fixture of theirs"
     )
 
 

@@ -30,7 +30,6 @@ import signal
 import socket
 import sys
 from collections import defaultdict
-from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.reduction import recv_handle, send_handle
 
@@ -93,7 +92,6 @@ class Spare:
 def _wait(line: Connection, session: Any) -> None:
     """Be a spare: fork an agent whenever one is wished for."""
     os.setsid()  # Ctrl-C is for pytest, which says what follows from it
-    _import_torch(session)
     inrank.prepare(session.config)
     program = inrank.Program(session)
     gc.collect()
@@ -113,21 +111,3 @@ def _wait(line: Connection, session: Any) -> None:
             line.send((agent.pid, agent.page))
             send_handle(line, agent.fileno(), os.getppid())
             agent.let_go()
-
-
-def _import_torch(session: Any) -> None:
-    """Import torch if our fixtures need it: otherwise each rank of each test would.
-
-    It is not imported before the fork: pytest's own process does not need it.
-    """
-    wanted = {"process_group", "device"}
-    if "torch" in sys.modules or not any(
-        wanted.intersection(getattr(item, "fixturenames", ()))
-        for item in session.items
-        if item.get_closest_marker("ranks")
-    ):
-        return
-    try:
-        import_module("torch.distributed")
-    except Exception:
-        pass  # the ranks say it

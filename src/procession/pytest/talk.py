@@ -54,13 +54,13 @@ class Rank:
         with self._lock:
             say(self._line, (kind, value))
 
-    def tell_done(self, goes_on: dict[str, Any]) -> None:
-        """Report that the test is over, and wait until it is in all ranks.
+    def tell_done(self, left: dict[str, Any]) -> None:
+        """Report that the test is over, and what it has left; wait until that is known.
 
-        So all are there when the launcher looks at what they have left below them.
+        When the last rank has ended, so does everything below the ranks: nobody could name it.
         """
         try:
-            self._ask("done", goes_on)
+            self._ask("done", left)
         except RuntimeError:
             pass  # nobody is there, and this process ends anyway
 

@@ -68,7 +68,9 @@ def merged(came: Told) -> Verdict:
         )
     else:
         verdict = _of_agreement(ranks, own)
-    left = came["left"]
+    # An orphan may be seen twice: below its rank, and when that is gone, below its agent.
+    whose = {line: f"{line} of rank {r}" for r, told in enumerate(ranks) for line in told["left"]}
+    left = list(dict.fromkeys([*whose.values(), *(whose.get(line, line) for line in came["left"])]))
     if left:
         said = f"the test left {'a process' if len(left) == 1 else f'{len(left)} processes'} behind"
         lines = (f"{said}, ended now:", *(f"  {line}" for line in left))
@@ -172,9 +174,8 @@ def _of_agreement(ranks: Sequence[Told], own: list[tuple[str, str]]) -> Verdict:
     which: dict[str, list[int]] = {}
     for rank, (outcome, reason) in enumerate(own):
         why = f" ({reason})" if reason else ""
-        said = {"skipped": f"skipped it{why}", "xfailed": f"failed as expected{why}"}
-        said |= {"ended": "were ended"}
-        which.setdefault(said.get(outcome, "passed"), []).append(rank)
+        words = {"skipped": "skipped it", "xfailed": "failed as expected", "ended": "were ended"}
+        which.setdefault(words.get(outcome, "passed") + why, []).append(rank)
     said = "; ".join(f"{_ranks(of)} {what}" for what, of in which.items())
     found = _failure(f"the ranks do not agree: {said}")
     return found.__replace__(sections=_output(ranks, None))
