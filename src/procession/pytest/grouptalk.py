@@ -1,7 +1,7 @@
 """The messages between pytest's process and the ranks of one test, until their group has ended.
 
 Ranks that are kept (`method="keep"`) are done when all have reported the outcome of the test; their
-group goes on. `broken` says why it cannot be used for the next test.
+group goes on. What came of it, "renewed", says why it cannot be used for the next test.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class GroupTalk(Conversation):
         self._group = ranks.group
         self._config = config
         self._keep: bool = request["method"] == "keep"
-        self.broken = ""
         self._debugger: int | None = None  # the rank that may have the terminal
         self._lent: Lent | None = None
         self._patient_until = 0.0
@@ -175,9 +174,8 @@ class GroupTalk(Conversation):
         self._take_terminal_back()
         lost: str = self._of.link.lost
         if lost:
-            self.broken = lost
             said = "somebody has ended the process that ranks are forked from"
-            self._came = {"fault": said}
+            self._came = {"fault": said, "renewed": lost}
             return
         if self._group_is_over:
             self._let_in()
@@ -203,7 +201,7 @@ class GroupTalk(Conversation):
                 if not told["done"]:
                     told["output"] = captured(self._of.files, rank)
         if self._keep:
-            self.broken = came["renewed"] = self._why_broken()
+            came["renewed"] = self._why_broken()
 
     def _why_broken(self) -> str:
         """Say why no other test may run in these ranks, "" if one may."""

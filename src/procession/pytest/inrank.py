@@ -10,7 +10,6 @@ of a rank that failed may wait for the others.
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 import time
 import traceback
@@ -201,17 +200,13 @@ class _Reporter:
             self._rank.tell("report", {"subtest": report._to_json()})
 
     def pytest_warning_recorded(self, warning_message: Any, when: str) -> None:
-        """Send a warning of the test on, as far as it can travel."""
+        """Send a warning of the test on."""
         if when != "runtest":
             return  # what came before the test, pytest's own process has said
-        said: Any = warning_message.message
-        try:
-            body = pickle.dumps(said)
-        except Exception:
-            body = b""
-        words = f"{type(said).__name__}: {said}"
+        kind = warning_message.category
+        said = (kind.__module__, kind.__name__, str(warning_message.message))
         where = (warning_message.filename, warning_message.lineno)
-        self._rank.tell("report", {"warning": (body, words, *where)})
+        self._rank.tell("report", {"warning": (*said, *where)})
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self) -> bool:

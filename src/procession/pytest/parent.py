@@ -99,10 +99,11 @@ class Parent(Reporting):
         kept = request["method"] == "keep"
         ranks = self._kept_for(item, request) if kept else self._started(item, request)
         talk = GroupTalk(ranks, request, self._config)
-        talk.broken = "unknown"
+        broken = "unknown"
         try:
             ranks.run(request)
             came = talk.held()
+            broken = came.get("renewed", "")
             if "fault" not in came:
                 ranks.group.wait_started()
             return came
@@ -117,8 +118,8 @@ class Parent(Reporting):
         finally:
             if not kept:
                 ranks.close()
-            elif talk.broken or request["next"] is None:
-                self._end_kept(by_themselves=not talk.broken)
+            elif broken or request["next"] is None:
+                self._end_kept(by_themselves=not broken)
 
     def _started(self, item: Any, request: Told, key: Any = None) -> Ranks:
         """Start ranks that wait for a test: `key` says for which ones, if they are kept."""

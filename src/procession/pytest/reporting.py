@@ -9,7 +9,7 @@ and need not know of ranks. The report of the call gets what the ranks have to s
 
 from __future__ import annotations
 
-import pickle
+import sys
 import warnings
 from bdb import BdbQuit
 from functools import partial
@@ -187,10 +187,10 @@ def _pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
     for rank, told in enumerate(came["ranks"]):
         for said in told["reports"]:
             if "warning" in said:
-                body, *words_and_line = said["warning"]
-                if words_and_line not in warned:
-                    warn(_warning_of(body, words_and_line[0]), *words_and_line[1:])
-                warned.append(words_and_line)
+                if said["warning"] not in warned:
+                    module, name, text, *where = said["warning"]
+                    warn(_warning_of(module, name, text), *where)
+                warned.append(said["warning"])
             elif "subtest" in said:
                 data = said["subtest"]
                 context = data["_subtest.context"]
@@ -210,13 +210,12 @@ def _pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
         item.user_properties[:] = [tuple(each) for each in reports[-1]["user_properties"]]
 
 
-def _warning_of(body: bytes, words: str) -> Warning:
-    """Make the warning of a rank again. Its class may be one that cannot travel: then its words."""
+def _warning_of(module: str, name: str, text: str) -> Warning:
+    """Make the warning of a rank again, with another class if its own wants more than a text."""
     try:
-        found = pickle.loads(body)
+        return getattr(sys.modules[module], name)(text)
     except Exception:
-        found = None
-    return found if isinstance(found, Warning) else UserWarning(words)
+        return UserWarning(f"{name}: {text}")
 
 
 def warn(message: Warning, filename: str, lineno: int) -> None:

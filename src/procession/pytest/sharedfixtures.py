@@ -13,6 +13,7 @@ import gc
 import inspect
 import os
 import signal
+from contextlib import suppress
 from functools import wraps
 
 TYPE_CHECKING = False
@@ -74,8 +75,9 @@ def make_for(item: Any, tell: Callable[[str], None]) -> None:
     tell: is called with the name of each before that is made, for it may end the process.
     """
     by_name, before = needed_by(item), len(made)
-    for definition in by_name.values():
-        _make(definition, by_name, tell)
+    for name in by_name:
+        with suppress(BaseException):  # the ranks raise it
+            _make(name, by_name, tell)
     if len(made) > before:
         gc.collect()
         gc.freeze()  # a collection in a rank must not touch, and so copy, what all share
@@ -106,27 +108,25 @@ def _called(name: str, function: Callable[..., Any], needed: dict[str, Any]) -> 
     )
 
 
-def _make(definition: Any, by_name: dict[str, Any], tell: Callable[[str], None]) -> None:
-    """Call what a shared fixture is of, and what it needs, where that is still to be done.
+def _make(name: str, by_name: dict[str, Any], tell: Callable[[str], None]) -> Any:
+    """Give the value of a shared fixture, and of what it needs: made, where that is to be done.
 
     by_name: the definitions of the shared fixtures of a test.
     """
     __tracebackhide__ = True
+    definition = by_name[name]
     function = definition.func.procession_shared
     if function in made:
-        return
+        return _value_of(function)
     try:
-        needed: dict[str, Any] = {}
-        for name in definition.argnames:
-            other = by_name.get(name)
-            if other is None:
-                raise TypeError(
-                    f"the shared fixture {definition.argname} needs {name}, which is not shared: "
-                    "it is made before there are ranks"
-                )
-            _make(other, by_name, tell)
-            needed[name] = _value_of(other.func.procession_shared)
-        tell(definition.argname)
-        made[function] = _called(definition.argname, function, needed), None
+        if odd := [each for each in definition.argnames if each not in by_name]:
+            raise TypeError(
+                f"the shared fixture {name} needs {odd[0]}, which is not shared: it is made before "
+                "there are ranks"
+            )
+        needed = {each: _make(each, by_name, tell) for each in definition.argnames}
+        tell(name)
+        made[function] = _called(name, function, needed), None
     except BaseException as e:
         made[function] = None, e
+    return _value_of(function)
