@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from datetime import timedelta
 from importlib import import_module
 
 import pytest
@@ -109,27 +110,20 @@ def process_group(request: pytest.FixtureRequest, procession_torch: Any) -> Iter
     mine = _rank_of(request)
     dist = procession_torch
     if not (mine.kept and dist.is_initialized()):
-        _make_process_group(dist, mine)
+        seconds = mine.timeout + AFTER_LIMIT if mine.timeout else 1800
+        limit = timedelta(seconds=min(seconds, LONGEST))
+        _groups[mine.store] += 1
+        store = dist.FileStore(mine.store)
+        store.set_timeout(limit)
+        store = dist.PrefixStore(str(_groups[mine.store]), store)
+        dist.init_process_group(
+            mine.backend, store=store, rank=mine.number, world_size=mine.size, timeout=limit
+        )
     try:
         yield dist.group.WORLD
     finally:
         if not mine.kept:
             end_process_group()
-
-
-def _make_process_group(dist: Any, mine: Rank) -> None:
-    __tracebackhide__ = True
-    from datetime import timedelta
-
-    seconds = mine.timeout + AFTER_LIMIT if mine.timeout else 1800
-    limit = timedelta(seconds=min(seconds, LONGEST))
-    _groups[mine.store] += 1
-    store = dist.FileStore(mine.store)
-    store.set_timeout(limit)
-    store = dist.PrefixStore(str(_groups[mine.store]), store)
-    dist.init_process_group(
-        mine.backend, store=store, rank=mine.number, world_size=mine.size, timeout=limit
-    )
 
 
 def end_process_group() -> None:

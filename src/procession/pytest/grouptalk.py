@@ -19,6 +19,7 @@ from procession.pytest.debugging import Lent
 from procession.pytest.renew import captured
 from procession.pytest.stackframes import noted
 from procession.pytest.verdict import place_of_failure
+from procession.system.processes import state_of
 from procession.values.errors import Outcome, ProcessionError
 
 TYPE_CHECKING = False
@@ -150,7 +151,7 @@ class GroupTalk(Conversation):
     def _others_compute(self) -> bool:
         """Whether a rank that is not done is on its way: on a busy machine that takes longer."""
         undone = [pid for rank, pid in self._of.pids.items() if not self._ranks[rank]["done"]]
-        return any(processes.state_of(pid) in ("R", "D") for pid in undone)
+        return any(state is not None and state.letter in "RD" for state in map(state_of, undone))
 
     def _note_places(self) -> None:
         """Note where the ranks are, which are about to be ended."""

@@ -111,11 +111,8 @@ class Member:
         signal.signal(signal.SIGTERM, self._ended)
         junitxml.pytest_unconfigure(self._config)
         for name in WRITERS:
-            plugin = self._config.pluginmanager.get_plugin(name)
-            if plugin is not None:
-                self._config.pluginmanager.unregister(plugin)
+            self._config.pluginmanager.unregister(name=name)
         renew.process(self._config, files, self._place.number)
-        own_directory = self._config._tmp_path_factory
         try:
             while (request := inrank.next_request(line)) is not None:
                 rank = Rank(request, line, self._place.number)
@@ -128,8 +125,6 @@ class Member:
             said = f"raised by rank {self._place.number} of {self._place.size}"
             say(line, ("report", {"interrupt": said}))
             raise
-        finally:
-            self._config._tmp_path_factory = own_directory
 
     def _ended(self, number: int, _frame: object) -> None:
         """Stay where this rank is until that is reported; then die of the signal.
@@ -259,7 +254,7 @@ class Reporter(Reporting):
         self._note_items(session)
         for item in session.items:
             self._limits.setdefault(item, 0.0)
-            self._stand_in(item, self._came)
+            self._stand_in(item)
         begun = {"names": [item.nodeid for item in session.items], "files": files}
         for rank, line in lines.items():
             if rank:

@@ -24,11 +24,11 @@ from procession.pytest.grouptalk import LINGER, GroupTalk
 from procession.pytest.inrank import DOOR
 from procession.pytest.keeping import following, key_of
 from procession.pytest.marks import Asked
-from procession.pytest.processes import state_of
 from procession.pytest.ranks import Ranks
 from procession.pytest.reporting import Reporting, warn
 from procession.pytest.slots import slots_of
 from procession.pytest.spare import Spare
+from procession.system.processes import is_dying
 from procession.values.errors import GroupFailed, ProcessionError
 from procession.values.policy import Hang, Logs, Stop
 from procession.values.spec import make_spec
@@ -65,7 +65,7 @@ class Parent(Reporting):
         if self._config.getoption("--ranks-template"):
             spawned.begin()
         for item in marked:
-            self._stand_in(item, self._came)
+            self._stand_in(item)
 
     # -- a test
 
@@ -178,7 +178,7 @@ class Parent(Reporting):
                 select.select([agent], [], [], LOOK)
                 agent.wake()  # somebody may have stopped it
                 # What it has forked may have a copy of its end.
-                dead = state_of(agent.pid) in ("", "Z", "X")
+                dead = is_dying(agent.pid)
                 for kind, name in _told_by(agent):
                     making = name
                     if kind == "shared":

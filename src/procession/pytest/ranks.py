@@ -8,8 +8,9 @@ import shutil
 from contextlib import ExitStack
 
 from procession.group.making import begin
-from procession.pytest import meeting, processes
+from procession.pytest import meeting
 from procession.pytest.talk import say
+from procession.system.processes import is_dying
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Ranks:
     def are_well(self) -> bool:
         """Whether all of them live, and none is about to be ended."""
         pids = self.group.pids().values()
-        dead = [pid for pid in pids if processes.state_of(pid) in ("", "Z", "X")]
+        dead = any(is_dying(pid) for pid in pids)
         return not dead and self.group.state.name == "RUNNING" and not self.are_over()
 
     def are_over(self, patience: float = 0.0) -> bool:

@@ -105,6 +105,8 @@ def one_thread() -> None:
 class _CommonDirectories(TempPathFactory):  # pyright: ignore[reportGeneralTypeIssues]
     """Temporary directories of a test: the n-th one of a name is the same in all its ranks."""
 
+    _basetemp = None  # of which the end of a session would remove something
+
     def __init__(self, base: str) -> None:
         self._base = Path(base)
         self._retention_policy = "all"  # pytest's process removes what is to be removed

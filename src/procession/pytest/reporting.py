@@ -27,12 +27,13 @@ from procession.pytest.verdict import Verdict, merged, place_of_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
     from typing import Any
 
     Told = dict[str, Any]
 
 
+LIMIT = "the limit of pytest-timeout"
 ALONE = Asked(1)  # for a test that has no mark, and runs in a rank
 
 
@@ -61,10 +62,10 @@ class Reporting:
         """Have the ranks run a test; gives what came of it."""
         raise NotImplementedError
 
-    def _stand_in(self, item: Any, came: Callable[[Any], Told]) -> None:
+    def _stand_in(self, item: Any) -> None:
         """Have the phases of an item do nothing but report what came of it in its ranks."""
         item.setup = partial(_set_up, item)
-        item.runtest = partial(self._run, item, came)
+        item.runtest = partial(self._run, item)
         item.teardown = partial(self._tear_down, item)
 
     def _came(self, item: Any) -> Told:
@@ -77,13 +78,7 @@ class Reporting:
 
     def _request(self, item: Any, asked: Asked) -> Told:
         """Say what a mark asks for. Raises ValueError."""
-        timeout = asked.timeout
-        if timeout is None:
-            timeout = self._limits[item]
-            if timeout is not None:
-                timeout = seconds_of(timeout, "the limit of pytest-timeout")
-        if timeout is None:
-            timeout = usual_limit(self._config)
+        limit = self._limits[item] if asked.timeout is None else asked.timeout
         self._count += 1
         # The ranks make the directory.
         base = self._config._tmp_path_factory.getbasetemp()
@@ -91,15 +86,15 @@ class Reporting:
         return {
             "item": item.session.items.index(item),
             "nproc": count_of(item, asked),
-            "timeout": timeout,
+            "timeout": usual_limit(self._config) if limit is None else seconds_of(limit, LIMIT),
             "backend": asked.backend,
             "method": asked.method,
             "tmp": str(base / f"ranks{self._count}-{name}"),
         }
 
-    def _run(self, item: Any, ask: Callable[[Any], Told]) -> None:
+    def _run(self, item: Any) -> None:
         self._verdicts.pop(item, None)
-        came = ask(item)
+        came = self._came(item)
         if "ranks" in came:
             _pass_on(self._config, came, item)
             verdict = merged(came)
@@ -153,7 +148,7 @@ class Reporting:
         """Take the limit that pytest-timeout has for a test with ranks."""
         if item not in self._limits:
             return None
-        self._limits[item] = float(settings.timeout)
+        self._limits[item] = settings.timeout
         return True
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)

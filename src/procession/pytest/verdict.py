@@ -33,9 +33,8 @@ class Verdict(Value):
     failure in a line. reason: of a skip or an expected failure. first: the rank that failed first,
     None where no single one did. report: its serialized report, None if it died without one.
     others: what became of the other ranks, in lines. sections: captured output, with its headings.
-    stacks: where the ranks were when their time was over. seconds: of the slowest rank, or, where
-    one did not come to its end, until all had ended. certain: a failure that the mark `xfail` does
-    not excuse.
+    stacks: where the ranks were when their time was over. seconds: until all ranks had ended it.
+    certain: a failure that the mark `xfail` does not excuse.
     """
 
     outcome: str
@@ -55,9 +54,6 @@ def merged(came: Told) -> Verdict:
     """Make one verdict of what ranks report."""
     ranks: Sequence[Told] = came["ranks"]
     own = [_own(told) for told in ranks]
-    seconds = max((_seconds(told) for told in ranks), default=0.0)
-    if not all(told["done"] and "crash" not in told for told in ranks) or came["over"]:
-        seconds = max(seconds, came.get("took", 0.0))  # ranks that were ended have not said it
     failed = [rank for rank, (what, _) in enumerate(own) if what == "failed"]
     if failed:
         first = min(failed, key=lambda rank: (_failed_at(ranks[rank]), rank))
@@ -82,7 +78,7 @@ def merged(came: Told) -> Verdict:
     if came.get("renewed"):
         line = f"new ranks for the next test: {came['renewed']}"
         verdict = verdict.__replace__(others=(*verdict.others, line))
-    return verdict.__replace__(stacks=came.get("stacks", ""), seconds=seconds)
+    return verdict.__replace__(stacks=came.get("stacks", ""), seconds=came["took"])
 
 
 def _failure(headline: str) -> Verdict:
@@ -116,10 +112,6 @@ def _own(told: Told) -> tuple[str, str]:
 def _reason(longrepr: Any) -> str:
     words: Any = longrepr
     return str(words[2] if isinstance(longrepr, (list, tuple)) else words).removeprefix("Skipped: ")
-
-
-def _seconds(told: Told) -> float:
-    return sum(report["duration"] for report in phases_of(told))
 
 
 def _failing(told: Told) -> Told | None:
