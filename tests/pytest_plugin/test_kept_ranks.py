@@ -58,6 +58,14 @@ TESTS = """
         def test_fourth(self, gather, part):
             in_same(gather)
 
+    class TestEndsWithASkippedOne:
+        def test_fifth(self, gather):
+            in_same(gather)
+
+        @pytest.mark.skip
+        def test_skipped(self):
+            pass
+
     def test_all_fail():
         note("fails")
         assert pids == 0
@@ -162,11 +170,11 @@ pytestmark = pytest.mark.timeout(120)
 
 def test_ranks_are_kept_until_a_test_breaks_them(tmp_path):
     found = run(tmp_path, test_a=TESTS, env={"NOTES": str(tmp_path / "notes")})
-    failed = ["all_fail", "one_fails", "dies", "leaves", "in_no_class"]
+    failed = ["all_fail", "one_fails", "dies", "leaves", "in_no_class", "skipped"]
     assert {n for n, o in found.outcomes.items() if o != "passed"} == {
         f"test_{name}" for name in failed
     }, found.text
-    assert len(found.outcomes) == 16
+    assert len(found.outcomes) == 18
 
     assert "new ranks" not in found.part("test_all_fail")
     assert "new ranks for the next test: ranks were ended" in found.part("test_one_fails")

@@ -1,5 +1,6 @@
 """`--ranks-from-environment`: the ranks of a launcher run one session, with one report."""
 
+import importlib.util
 import os
 import re
 import signal
@@ -107,6 +108,55 @@ LONG = """
         os.mkdir(f"{os.environ['HERE']}/0")
         time.sleep(600)
 """
+SKIPPED = """
+    import pytest
+
+    pytestmark = pytest.mark.ranks(2)
+    skipped = pytest.mark.skip
+
+    class TestFirst:
+        @pytest.fixture(scope="class")
+        def part(self):
+            yield
+
+        def test_a(self, part):
+            pass
+
+        @skipped
+        def test_b(self, part):
+            pass
+
+    class TestSecond:
+        def test_c(self, world_size):
+            assert world_size == 2
+
+        @skipped
+        def test_d(self):
+            pass
+
+        @pytest.mark.ranks(3)
+        def test_e(self, world_size):
+            assert world_size == 3
+
+    def test_fails():
+        raise ValueError
+"""
+NOTES_CODES = """
+    import os
+
+    def pytest_sessionfinish(exitstatus):
+        if os.environ["RANK"] == "0":
+            with open(os.environ["NOTES"], "a") as notes:
+                notes.write(f"{int(exitstatus)} ")
+"""
+SLOW_BETWEEN = """
+    import os
+    import time
+
+    def pytest_runtest_logfinish():
+        os.mkdir(os.environ["NOTES"])
+        time.sleep(5)
+"""
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -192,6 +242,50 @@ def test_a_rank_that_is_lost_ends_the_session(tmp_path, dies, body):
     assert found.message("test_lost") == "rank 1 of 2 has ended"
     assert found.text.count("short test summary") == 1
     assert ("where the ranks were" in found.text) == ("sleep" in body), found.text
+
+
+def test_fixtures_do_not_outlive_a_test_that_was_skipped(tmp_path):
+    """What they were left for was not run in the ranks, which came from another test, or count."""
+    notes = tmp_path / "notes"
+    words, env = ("--ranks-from-environment",), {"NOTES": str(notes)}
+    found = run(tmp_path, *words, env=env, prefix=launched(3), conftest=NOTES_CODES, test_a=SKIPPED)
+    outcomes = {"test_fails": "failure", "test_b": "skipped", "test_d": "skipped"}
+    passed = dict.fromkeys(("test_a", "test_c", "test_e"), "passed")
+    assert found.outcomes == {**outcomes, **passed}, found.text
+    assert notes.read_text().split() == ["1", "1"]  # plugins of rank 0 know how it ended, too
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("pytest_rerunfailures") is None, reason="needs pytest-rerunfailures"
+)
+def test_a_rank_that_is_lost_is_not_asked_again(tmp_path):
+    test = """
+        import os
+
+        import pytest
+
+        @pytest.mark.ranks(2)
+        def test_lost(rank):
+            if rank == 1:
+                os._exit(3)
+    """
+    words = ("--ranks-from-environment", "--reruns=1")
+    found = run(tmp_path, *words, prefix=launched(2), test_a=test)
+    assert found.message("test_lost") == "rank 1 of 2 has ended"
+
+
+def test_ctrl_c_between_two_tests(tmp_path):
+    words, env = ("--ranks-from-environment", "-k", "first or alone"), {"NOTES": f"{tmp_path}/at"}
+    process = begun(
+        tmp_path, *words, env=env, prefix=launched(2), conftest=SLOW_BETWEEN, test_a=LONG
+    )
+    try:
+        until((tmp_path / "at").exists, patience=90)
+    finally:
+        process.send_signal(signal.SIGINT)
+        found = ended(process, tmp_path)
+    assert "KeyboardInterrupt: raised by rank 0 of 2" in found.text
+    assert "1 passed" in found.text
 
 
 def ended_by_launcher(where, signum, test, ranks):

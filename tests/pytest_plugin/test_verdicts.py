@@ -16,7 +16,7 @@ def rank(*reports, done=True, **more):
 
 
 def verdict(*ranks, **more):
-    return merged({"ranks": ranks, "over": "", "left": [], **more})
+    return merged({"ranks": ranks, "over": "", "left": [], "took": 0.5, **more})
 
 
 def test_the_first_failure_is_the_one_that_happened_first():
@@ -32,7 +32,7 @@ def test_the_first_failure_is_the_one_that_happened_first():
     assert found.headline == "rank 1 of 6 failed first: assert 1 == 2"
     assert found.others == (
         "rank 0: late (test_x.py:9)",
-        "rank 2: same assertion",
+        "rank 2: same failure",
         "rank 3: same line: assert 3 == 4",
         "rank 4: passed",
         "rank 5: ended while waiting in all_reduce (test_x.py:12)",

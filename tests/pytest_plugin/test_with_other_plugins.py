@@ -58,6 +58,18 @@ PROCESSES = """
         process.join()
         assert process.exitcode == 3
 
+    def starts_another():
+        inner = multiprocessing.get_context("spawn").Process(target=fails)
+        inner.start()
+        inner.join()
+        sys.exit(inner.exitcode + 1)
+
+    def test_of_a_process():
+        process = multiprocessing.get_context("spawn").Process(target=starts_another)
+        process.start()
+        process.join()
+        assert process.exitcode == 4
+
     def test_killed():
         spawn = multiprocessing.get_context("spawn")
         process = spawn.Process(target=time.sleep, args=(600,), daemon=True)
@@ -97,7 +109,7 @@ pytestmark = pytest.mark.timeout(180)
 def test_processes_of_tests_come_from_the_template(tmp_path):
     found = run(tmp_path, "--ranks-template", env={"LINES": "50"}, test_a=PROCESSES)
     assert set(found.outcomes.values()) == {"passed"}, found.text
-    assert len(found.outcomes) == 5
+    assert len(found.outcomes) == 6
 
 
 def test_workers_together_run_so_many_ranks_at_a_time(tmp_path):

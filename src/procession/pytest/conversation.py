@@ -9,11 +9,12 @@ import selectors
 import time
 from functools import partial
 
+from procession.pytest.talk import HUNG_UP, say
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
     from typing import Any
-
-    from procession.pytest.talk import Line
 
     Told = dict[str, Any]
 
@@ -30,7 +31,7 @@ class Conversation:
     LOST: float  # seconds that they have when a rank is gone
     GONE: str  # what is said of it
 
-    def __init__(self, lines: dict[int, Line], request: Told) -> None:
+    def __init__(self, lines: dict[int, Connection], request: Told) -> None:
         self._lines = lines
         self._began = time.monotonic()
         self._size: int = request["nproc"]
@@ -86,10 +87,9 @@ class Conversation:
         line = self._lines.get(rank)
         if line is None:
             return
-        messages, open_ = line.arrived()
-        for kind, value in messages:
-            self._take(rank, kind, value)
-        if not open_:
+        try:
+            said = line.recv()
+        except HUNG_UP:
             self._select.unregister(line)
             del self._lines[rank]
             line.close()
@@ -97,6 +97,8 @@ class Conversation:
                 self._ranks[rank].update(crash=self.GONE, crashed_at=time.monotonic_ns())
                 self._end_others_in(self.LOST)
                 self._answer_gathering()
+        else:
+            self._take(rank, *said)
 
     def _take(self, rank: int, kind: str, value: Any) -> None:
         told = self._ranks[rank]
@@ -112,10 +114,9 @@ class Conversation:
             self._gathering[rank] = value
             self._answer_gathering()
 
-    def _reply(self, rank: int, answer: Any, fds: tuple[int, ...] = ()) -> None:
-        line = self._lines.get(rank)
-        if line is not None:
-            line.send_if_there(answer, fds)
+    def _reply(self, rank: int, answer: Any) -> None:
+        if rank in self._lines:
+            say(self._lines[rank], answer)
 
     def _answer_gathering(self) -> None:
         waiting = self._gathering

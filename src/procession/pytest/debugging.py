@@ -12,14 +12,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import contextmanager
-from importlib import import_module
 
 from procession.pytest import fixtures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
 
@@ -65,10 +62,12 @@ class PostMortem:
             capture.suspend(in_=True)  # first: it sets the descriptors that are set now
         try:
             _be_on_terminal(fds)
-            with _writer_of(node.config) as writer:
-                writer.line()
-                writer.sep(">", f"rank {rank.number} of {rank.size} failed first")
-                self._invoke.pytest_exception_interact(node, call, report)
+            writer = node.config.get_terminal_writer()
+            writer._file, nowhere = sys.stdout, writer._file
+            writer.line()
+            writer.sep(">", f"rank {rank.number} of {rank.size} failed first")
+            self._invoke.pytest_exception_interact(node, call, report)
+            writer._file = nowhere
         finally:
             rank.tell("debugged", None)
 
@@ -81,15 +80,3 @@ def _be_on_terminal(fds: list[int]) -> None:
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - to the end of the process
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
-
-
-@contextmanager
-def _writer_of(config: Any) -> Iterator[Any]:
-    """Have what pytest writes of its own go to the terminal."""
-    writer = import_module("_pytest.config").create_terminal_writer(config, sys.stdout)
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    before, reporter._tw = reporter._tw, writer
-    try:
-        yield writer
-    finally:
-        reporter._tw = before

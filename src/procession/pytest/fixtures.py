@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from datetime import timedelta
 from importlib import import_module
 
 import pytest
+
+from procession.pytest.sharedfixtures import shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,20 +67,6 @@ def world_size(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-def per_rank(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
-    """`per_rank([a, b])`: this rank's element of a sequence, or value of a mapping by rank."""
-    mine = _rank_of(request)
-
-    def choose(values: Any) -> Any:
-        __tracebackhide__ = True
-        if len(values) != mine.size:
-            raise ValueError(f"per_rank: {len(values)} values for {mine.size} ranks")
-        return values[mine.number]
-
-    return choose
-
-
-@pytest.fixture
 def gather(request: pytest.FixtureRequest) -> Callable[[Any], list[Any]]:
     """`gather(x)`: the x of all ranks, by rank, in each rank; what is given is pickled.
 
@@ -86,8 +75,14 @@ def gather(request: pytest.FixtureRequest) -> Callable[[Any], list[Any]]:
     return _rank_of(request).gather
 
 
+@shared
+def procession_torch() -> Any:
+    """The module torch.distributed: imported once, not by each rank."""
+    return import_module("torch.distributed")
+
+
 @pytest.fixture
-def device(request: pytest.FixtureRequest) -> Any:
+def device(request: pytest.FixtureRequest, procession_torch: Any) -> Any:
     """The `torch.device` of this rank: its own GPU where there are some, else the CPU.
 
     Skips the test where there are GPUs, but fewer than ranks.
@@ -105,7 +100,7 @@ def device(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def process_group(request: pytest.FixtureRequest) -> Iterator[Any]:
+def process_group(request: pytest.FixtureRequest, procession_torch: Any) -> Iterator[Any]:
     """The default process group of torch.distributed, with all ranks; gone after the test.
 
     Its backend is gloo, or what the mark says: `ranks(4, backend="nccl")`. In ranks that are kept
@@ -113,29 +108,22 @@ def process_group(request: pytest.FixtureRequest) -> Iterator[Any]:
     """
     __tracebackhide__ = True
     mine = _rank_of(request)
-    dist: Any = import_module("torch.distributed")
+    dist = procession_torch
     if not (mine.kept and dist.is_initialized()):
-        _make_process_group(dist, mine)
+        seconds = mine.timeout + AFTER_LIMIT if mine.timeout else 1800
+        limit = timedelta(seconds=min(seconds, LONGEST))
+        _groups[mine.store] += 1
+        store = dist.FileStore(mine.store)
+        store.set_timeout(limit)
+        store = dist.PrefixStore(str(_groups[mine.store]), store)
+        dist.init_process_group(
+            mine.backend, store=store, rank=mine.number, world_size=mine.size, timeout=limit
+        )
     try:
         yield dist.group.WORLD
     finally:
         if not mine.kept:
             end_process_group()
-
-
-def _make_process_group(dist: Any, mine: Rank) -> None:
-    __tracebackhide__ = True
-    from datetime import timedelta
-
-    seconds = mine.timeout + AFTER_LIMIT if mine.timeout else 1800
-    limit = timedelta(seconds=min(seconds, LONGEST))
-    _groups[mine.store] += 1
-    store = dist.FileStore(mine.store)
-    store.set_timeout(limit)
-    store = dist.PrefixStore(str(_groups[mine.store]), store)
-    dist.init_process_group(
-        mine.backend, store=store, rank=mine.number, world_size=mine.size, timeout=limit
-    )
 
 
 def end_process_group() -> None:

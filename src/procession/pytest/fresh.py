@@ -78,11 +78,7 @@ class _Loop:
         if item is None:
             return True
         self.found = True
-        before = session.config._tmp_path_factory
-        try:
-            renew.one_thread()
-            session.items[:] = [item] * (self._number + 1)  # so it has its number
-            inrank.Program(session)()
-        finally:
-            session.config._tmp_path_factory = before  # the session's end is about its own
+        renew.one_thread()
+        session.items[:] = [item] * (self._number + 1)  # so it has its number
+        inrank.Program(session)()
         return True

@@ -1,13 +1,15 @@
 """The messages between pytest's process and the ranks of one test, until their group has ended.
 
 Ranks that are kept (`method="keep"`) are done when all have reported the outcome of the test; their
-group goes on. `broken` says why it cannot be used for the next test.
+group goes on. What came of it, "renewed", says why it cannot be used for the next test.
 """
 
 from __future__ import annotations
 
 import selectors
 import time
+from contextlib import suppress
+from multiprocessing.reduction import send_handle
 
 from procession.explain.report import what_happened
 from procession.explain.stacks.merge import format as format_stacks
@@ -17,6 +19,7 @@ from procession.pytest.debugging import Lent
 from procession.pytest.renew import captured
 from procession.pytest.stackframes import noted
 from procession.pytest.verdict import place_of_failure
+from procession.system.processes import state_of
 from procession.values.errors import Outcome, ProcessionError
 
 TYPE_CHECKING = False
@@ -49,7 +52,6 @@ class GroupTalk(Conversation):
         self._group = ranks.group
         self._config = config
         self._keep: bool = request["method"] == "keep"
-        self.broken = ""
         self._debugger: int | None = None  # the rank that may have the terminal
         self._lent: Lent | None = None
         self._patient_until = 0.0
@@ -112,7 +114,10 @@ class GroupTalk(Conversation):
         self._debugger = rank
         self._paused = True
         self._lent = self._lent or Lent(self._config, self._of.pids[rank])
-        self._reply(rank, True, (0, 1, 2))
+        self._reply(rank, True)
+        with suppress(OSError):  # it may be gone
+            for fd in range(3):
+                send_handle(self._lines[rank], fd, self._of.pids[rank])
 
     def _take_terminal_back(self) -> None:
         lent, self._lent = self._lent, None
@@ -146,7 +151,7 @@ class GroupTalk(Conversation):
     def _others_compute(self) -> bool:
         """Whether a rank that is not done is on its way: on a busy machine that takes longer."""
         undone = [pid for rank, pid in self._of.pids.items() if not self._ranks[rank]["done"]]
-        return any(processes.state_of(pid) in ("R", "D") for pid in undone)
+        return any(state is not None and state.letter in "RD" for state in map(state_of, undone))
 
     def _note_places(self) -> None:
         """Note where the ranks are, which are about to be ended."""
@@ -170,14 +175,14 @@ class GroupTalk(Conversation):
         self._take_terminal_back()
         lost: str = self._of.link.lost
         if lost:
-            self.broken = lost
             said = "somebody has ended the process that ranks are forked from"
-            self._came = {"fault": said}
+            self._came = {"fault": said, "renewed": lost}
             return
         if self._group_is_over:
             self._let_in()
-            for rank in list(self._lines):
-                self._hear(rank)
+            for rank, line in list(self._lines.items()):
+                while rank in self._lines and line.poll():
+                    self._hear(rank)
         came, end = self._came, self._group.end
         if end is not None:
             stacks = self._stacks or self._group.driver.stacks_of_failure()
@@ -197,7 +202,7 @@ class GroupTalk(Conversation):
                 if not told["done"]:
                     told["output"] = captured(self._of.files, rank)
         if self._keep:
-            self.broken = came["renewed"] = self._why_broken()
+            came["renewed"] = self._why_broken()
 
     def _why_broken(self) -> str:
         """Say why no other test may run in these ranks, "" if one may."""

@@ -10,7 +10,6 @@ of a rank that failed may wait for the others.
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 import time
 import traceback
@@ -20,14 +19,13 @@ import pytest
 
 from procession.pytest import fixtures, processes, renew, sharedfixtures
 from procession.pytest.meeting import joined
-from procession.pytest.talk import Rank
+from procession.pytest.talk import HUNG_UP, Rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from multiprocessing.connection import Connection
     from typing import Any
-
-    from procession.pytest.talk import Line
 
 
 DOOR = "PROCESSION_PYTEST_DOOR"  # the variable by which a rank finds who hears it
@@ -79,11 +77,11 @@ class Program:
         tell("shared", "")
 
 
-def next_request(line: Line) -> dict[str, Any] | None:
+def next_request(line: Connection) -> dict[str, Any] | None:
     """Wait for what is to be run; None if that is nothing, or nobody is there."""
     try:
-        return line.receive()
-    except OSError:
+        return line.recv()
+    except HUNG_UP:
         return None
 
 
@@ -128,9 +126,8 @@ def run_item(session: Any, rank: Rank, request: dict[str, Any]) -> None:
         rank.tell("failed", time.monotonic_ns())  # the others need not come to their end
     except KeyboardInterrupt as e:
         said = f"raised by rank {rank.number} of {rank.size} in {item.nodeid}"
-        from procession.pytest.stackframes import frames_of
-
-        at = frames_of(traceback.walk_tb(e.__traceback__))[::-1]
+        frames = reversed(traceback.extract_tb(e.__traceback__))
+        at = [(frame.filename, frame.lineno, frame.name) for frame in frames]
         rank.tell("report", {"interrupt": said, "at": at})
         rank.tell("failed", time.monotonic_ns())
 
@@ -145,9 +142,11 @@ class _Reporter:
     """Stands where pytest's process has what reports: it sends on what is reported."""
 
     _in_phase = False
+    _size = 0
 
     def begin(self, rank: Rank) -> None:
         """A test begins."""
+        self._other_size, self._size = rank.size != self._size, rank.size
         self._rank = rank
         self._failed = False
 
@@ -186,27 +185,28 @@ class _Reporter:
         finally:
             self._in_phase = False
 
-    pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
+    pytest_runtest_teardown = pytest_runtest_call
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: Any) -> Generator[None, Any, Any]:
+        """Tear down what was left for a test that these ranks did not run, as it was skipped."""
+        __tracebackhide__ = True
+        item.session._setupstate.teardown_exact(None if self._other_size else item)
+        return (yield from self.pytest_runtest_call())
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Send the report of a subtest: no other is logged here."""
         if self._in_phase and hasattr(report, "context"):
             self._rank.tell("report", {"subtest": report._to_json()})
 
-    def pytest_warning_recorded(
-        self, warning_message: Any, when: str, nodeid: str, location: Any
-    ) -> None:
-        """Send a warning of the test on, as far as it can travel."""
+    def pytest_warning_recorded(self, warning_message: Any, when: str) -> None:
+        """Send a warning of the test on."""
         if when != "runtest":
             return  # what came before the test, pytest's own process has said
-        said: Any = warning_message.message
-        try:
-            body = pickle.dumps(said)
-        except Exception:
-            body = b""
-        words = f"{type(said).__name__}: {said}"
+        kind = warning_message.category
+        said = (kind.__module__, kind.__name__, str(warning_message.message))
         where = (warning_message.filename, warning_message.lineno)
-        self._rank.tell("report", {"warning": (body, words, *where, when, nodeid)})
+        self._rank.tell("report", {"warning": (*said, *where)})
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self) -> bool:

@@ -25,6 +25,7 @@ import signal
 import sys
 import threading
 import time
+from multiprocessing import Pipe
 
 import pytest
 from _pytest import junitxml
@@ -39,16 +40,16 @@ from procession.pytest.place import of_this_process
 from procession.pytest.processes import forked
 from procession.pytest.reporting import ALONE, Reporting
 from procession.pytest.stackframes import noted, of_processes
-from procession.pytest.talk import Rank, pair
+from procession.pytest.talk import HUNG_UP, Rank, say
 from procession.values.figures import format_ranks
 from procession.worker import stackfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
     from typing import Any
 
     from procession.pytest.place import Place
-    from procession.pytest.talk import Line
 
     Told = dict[str, Any]
 
@@ -79,7 +80,7 @@ class Member:
     def __init__(self, config: Any, place: Place) -> None:
         self._config = config
         self._place = place
-        self._line: Line | None = None
+        self._line: Connection | None = None
         self._in_test = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -102,17 +103,16 @@ class Member:
         if begun is not None:  # else rank 0 says why
             session.items[:] = [names[name] for name in begun["names"]]
             self._serve(session, self._line, begun["files"])
+        # A launcher ends all ranks when the first one ends with another code than 0.
+        session.testsfailed = 0
         return True
 
-    def _serve(self, session: Any, line: Line, files: str) -> None:
+    def _serve(self, session: Any, line: Connection, files: str) -> None:
         signal.signal(signal.SIGTERM, self._ended)
         junitxml.pytest_unconfigure(self._config)
         for name in WRITERS:
-            plugin = self._config.pluginmanager.get_plugin(name)
-            if plugin is not None:
-                self._config.pluginmanager.unregister(plugin)
+            self._config.pluginmanager.unregister(name=name)
         renew.process(self._config, files, self._place.number)
-        own_directory = self._config._tmp_path_factory
         try:
             while (request := inrank.next_request(line)) is not None:
                 rank = Rank(request, line, self._place.number)
@@ -121,8 +121,10 @@ class Member:
                 renew.save_measures(go_on=True)
                 self._in_test = False
                 rank.tell("done", {})
-        finally:
-            self._config._tmp_path_factory = own_directory
+        except KeyboardInterrupt:  # between two tests
+            said = f"raised by rank {self._place.number} of {self._place.size}"
+            say(line, ("report", {"interrupt": said}))
+            raise
 
     def _ended(self, number: int, _frame: object) -> None:
         """Stay where this rank is until that is reported; then die of the signal.
@@ -137,15 +139,6 @@ class Member:
         os.kill(os.getpid(), number)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: Any) -> None:
-        """Leave it to rank 0 to tell what the tests came to.
-
-        A launcher ends all ranks when the first one ends with another code than 0.
-        """
-        if session.exitstatus == pytest.ExitCode.TESTS_FAILED:
-            session.exitstatus = pytest.ExitCode.OK
-
-    @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
         """Leave the others."""
         if self._line is not None:
@@ -158,10 +151,9 @@ class First(Member):
 
     def __init__(self, config: Any, place: Place) -> None:
         super().__init__(config, place)
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, Connection] = {}
         self._pids: dict[int, int] = {}
-        self._waiting: threading.Thread | None = None
-        self._code = 0
+        self._code = 1
         self._wake = -1
 
     @pytest.hookimpl(tryfirst=True)
@@ -178,7 +170,7 @@ class First(Member):
             return None  # pytest says it
         self._agree([item.nodeid for item in session.items])
         files = str(config._tmp_path_factory.getbasetemp())
-        self._line, line = pair()
+        self._line, line = Pipe()
         signals, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         lines, pids = {0: line, **self._lines}, {0: os.getpid(), **self._pids}
         pid = forked()
@@ -194,37 +186,37 @@ class First(Member):
             each.close()
         self._lines.clear()
         inrank.prepare(config)
-        self._waiting = threading.Thread(target=self._wait_for, args=(pid,), daemon=True)
-        self._waiting.start()
+        waiting = threading.Thread(target=self._wait_for, args=(pid,), daemon=True)
+        waiting.start()
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        self._serve(session, self._line, files)
+        try:
+            self._serve(session, self._line, files)
+        finally:
+            self._line.close()
+            waiting.join()
+        if self._code:  # not even plugins may take this session for one that is well
+            pytest.exit("the process that reports has said why", returncode=self._code)
         return True
 
     def _agree(self, names: list[str]) -> None:
         """See that all ranks have the same tests. Raises UsageError if not."""
         for rank, line in self._lines.items():
             try:
-                odd = {*line.receive()} ^ {*names}
-            except OSError:
+                odd = {*line.recv()} ^ {*names}
+            except HUNG_UP:
                 pytest.exit(f"rank {rank} has ended", returncode=1)
             if odd:
                 raise not_together(f"rank {rank} and rank 0 have not the same tests: {min(odd)}")
 
     def _wait_for(self, pid: int) -> None:
         """Wait for the process that reports; if it has given a test up, there is no way back."""
-        self._code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        self._code = code if code >= 0 else 1
         if self._in_test:
-            os._exit(self._code if self._code > 0 else 1)
+            os._exit(self._code or 1)
 
     def _ended(self, number: int, _frame: object) -> None:
         os.write(self._wake, bytes([number]))  # a test may have taken `set_wakeup_fd` for itself
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: Any) -> None:
-        """End as the process that reports has ended."""
-        if self._waiting is not None:
-            self._waiting.join()
-            session.exitstatus = self._code if self._code >= 0 else 1
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
@@ -245,7 +237,7 @@ class Reporter(Reporting):
     def __init__(
         self,
         session: Any,
-        lines: dict[int, Line],
+        lines: dict[int, Connection],
         pids: dict[int, int],
         signals: int,
         files: str,
@@ -256,35 +248,38 @@ class Reporter(Reporting):
         self.pids = pids
         self.signals = signals
         self.files = files
+        self._over: Told | None = None  # the test after which the session cannot go on
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)  # the ranks say what follows
-        marked = {*self._note_items(session)}
-        self._limits = {item: 0.0 for item in session.items if item not in marked}
-        self._marked = {*session.items}
+        self._note_items(session)
         for item in session.items:
-            self._stand_in(item, self._came)
+            self._limits.setdefault(item, 0.0)
+            self._stand_in(item)
         begun = {"names": [item.nodeid for item in session.items], "files": files}
         for rank, line in lines.items():
             if rank:
-                line.send_if_there(begun)
+                say(line, begun)
 
     def _asked(self, item: Any, request: Told) -> Told:
+        if self._over is not None:
+            return self._over  # a plugin has it run once more
         members, size = request["nproc"], len(self._lines)
         if members > size:
             return {"skipped": f"{members} ranks wanted, and the session has {size}"}
         request.update(method="fork", store=os.path.join(self.files, f"store_{self._count}"))
-        request["next"] = self._number[self._after] if self._goes_on(members) else None
+        request["next"] = self._session.items.index(self._after) if self._goes_on(members) else None
         lines = {rank: self._lines[rank] for rank in range(members)}
         talk = SessionTalk(lines, request, self)
         for line in lines.values():
-            line.send_if_there(request)
+            say(line, request)
         came = talk.held()
         lost = [f"rank {rank} has ended" for rank in range(members) if rank not in lines]
-        self._session.shouldfail = "; ".join(filter(None, (talk.why, *lost)))
-        if talk.why:
+        if talk.why or lost:
             unrun = len(self._session.items) - request["item"] - 1
-            self._session.shouldfail += f"; {unrun} not run" if unrun else ""
-        elif "stacks" in came:
+            left = f"{unrun} not run" if talk.why and unrun else ""
+            self._session.shouldfail = "; ".join(filter(None, (talk.why, *lost, left)))
+            self._over = came
+        if not talk.why and "stacks" in came:
             self._interrupted = (item.nodeid, came["stacks"])
         return came
 
@@ -302,12 +297,14 @@ class Reporter(Reporting):
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
         """Let the ranks go, and end: what stands at the exit of this process is rank 0's."""
-        capture = self._config.pluginmanager.get_plugin("capturemanager")
-        if capture is not None:
-            capture.stop_global_capturing()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(self._session.exitstatus)
+        try:
+            capture = self._config.pluginmanager.get_plugin("capturemanager")
+            if capture is not None:
+                capture.stop_global_capturing()
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+        finally:
+            os._exit(self._session.exitstatus)
 
 
 class SessionTalk(Conversation):
@@ -316,7 +313,7 @@ class SessionTalk(Conversation):
     PATIENCE = LOST = 20.0  # to end a test that failed in a rank
     GONE = "has ended"
 
-    def __init__(self, lines: dict[int, Line], request: Told, reporter: Reporter) -> None:
+    def __init__(self, lines: dict[int, Connection], request: Told, reporter: Reporter) -> None:
         super().__init__(lines, request)
         self.why = ""
         self._of = reporter
@@ -358,7 +355,7 @@ class SessionTalk(Conversation):
             Stack(rank, None, frames=tuple(map(tuple, said["at"]))).as_dict()
             for rank, told in enumerate(self._ranks)
             for said in told["reports"]
-            if "interrupt" in said
+            if "at" in said
         ]
         if undone:
             stacks = of_processes({rank: self._of.pids[rank] for rank in undone}, FOR_STACKS)

@@ -26,38 +26,36 @@ class Asked:
     be. scope: of the tests that ranks are kept for.
     """
 
-    def __init__(self, mark: Any) -> None:
-        args, given = tuple(mark.args), dict(mark.kwargs)
-        for name in ("n", "nproc"):
-            if name in given and not args:
-                args = (given.pop(name),)
-        if len(args) != 1:
-            raise ValueError(f"write {FORM}")
-        self.several = isinstance(args[0], (list, tuple, range))
-        counts: list[Any] = list(args[0]) if self.several else [args[0]]
-        for count in counts:
+    def __init__(
+        self,
+        n: Any,
+        *,
+        timeout: Any = None,
+        backend: Any = "gloo",
+        method: Any = "fork",
+        scope: Any = None,
+    ) -> None:
+        self.several = isinstance(n, (list, tuple, range))
+        self.counts: list[int] = list(n) if self.several else [n]
+        for count in self.counts:
             if type(count) is not int or not 1 <= count <= MOST:
                 raise ValueError(f"a count of ranks is 1 to {MOST}, not {count!r}: write {FORM}")
-        if len({*counts}) < len(counts):
-            raise ValueError(f"a count of ranks is given twice: {counts}")
-        if not counts:
+        if len({*self.counts}) < len(self.counts):
+            raise ValueError(f"a count of ranks is given twice: {self.counts}")
+        if not self.counts:
             raise ValueError(f"an empty list of counts: write {FORM}")
-        self.counts: list[int] = counts
-        limit = given.pop("timeout", None)
-        self.timeout: float | None = None if limit is None else seconds_of(limit, "timeout")
-        self.backend: str = given.pop("backend", "gloo")
-        self.method: str = given.pop("method", "fork")
-        self.scope: str = given.pop("scope", "module" if self.method == "keep" else "")
-        if not isinstance(self.backend, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"backend must be a name, not {self.backend!r}")
-        if self.method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(METHODS)}, not {self.method!r}")
-        if self.scope and self.method != "keep":
+        self.timeout = None if timeout is None else seconds_of(timeout, "timeout")
+        if not isinstance(backend, str):
+            raise ValueError(f"backend must be a name, not {backend!r}")
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
+        if scope is not None and method != "keep":
             raise ValueError('scope is for method="keep"')
-        if self.method == "keep" and self.scope not in SCOPES:
-            raise ValueError(f"scope must be one of {', '.join(SCOPES)}, not {self.scope!r}")
-        if given:
-            raise ValueError(f"ranks knows no {', '.join(sorted(given))}: write {FORM}")
+        if scope not in (None, *SCOPES):
+            raise ValueError(f"scope must be one of {', '.join(SCOPES)}, not {scope!r}")
+        self.backend = backend
+        self.method: str = method
+        self.scope: str = scope or SCOPES[0]
 
 
 def seconds_of(value: Any, name: str) -> float:
@@ -80,7 +78,12 @@ def usual_limit(config: Any) -> float:
 def asked_of(node: Any) -> Asked | None:
     """Read the mark of a test, None if it has none. Raises ValueError for one that is wrong."""
     mark = node.get_closest_marker("ranks")
-    return None if mark is None else Asked(mark)
+    if mark is None:
+        return None
+    try:
+        return Asked(*mark.args, **mark.kwargs)
+    except TypeError as e:  # the arguments are not those of a mark
+        raise ValueError(f"{str(e).removeprefix('Asked.__init__() ')}: write {FORM}") from None
 
 
 def count_of(item: Any, asked: Asked) -> int:

@@ -11,10 +11,10 @@ import os
 import select
 import socket
 import time
+from multiprocessing.connection import Connection
 
 import pytest
 
-from procession.pytest.talk import Line
 from procession.system.identity import peer_of
 
 TYPE_CHECKING = False
@@ -30,41 +30,33 @@ def not_together(said: str) -> pytest.UsageError:
     return pytest.UsageError(f"--ranks-from-environment: {said}")
 
 
-class Door:
-    """Where ranks come in. name: of the socket. most: ranks that may come. Raises OSError."""
+def door(name: str, most: int) -> socket.socket:
+    """Make a socket where ranks come in. most: that may come at a time. Raises OSError."""
+    found = socket.socket(socket.AF_UNIX)
+    try:
+        found.bind(f"\0{name}")
+        found.listen(most)
+    except BaseException:
+        found.close()
+        raise
+    found.setblocking(False)
+    return found
 
-    def __init__(self, name: str, most: int) -> None:
-        self._sock = socket.socket(socket.AF_UNIX)
+
+def let_in(door: socket.socket) -> tuple[int, int, Connection] | None:
+    """Give number, pid and connection of a rank that has come, None if none has."""
+    while True:
         try:
-            self._sock.bind(f"\0{name}")
-            self._sock.listen(most)
-        except BaseException:
-            self.close()
-            raise
-        self._sock.setblocking(False)
-
-    def fileno(self) -> int:
-        """Give the descriptor that is readable when a rank has come."""
-        return self._sock.fileno()
-
-    def let_in(self) -> tuple[int, int, Line] | None:
-        """Give number, pid and line of a rank that has come, None if none has."""
-        while True:
-            try:
-                peer, name = self._sock.accept()
-            except BlockingIOError:
-                return None
-            pid, uid = peer_of(peer)
-            if uid == os.getuid():
-                return int(name.rpartition(b"/")[2]), pid, Line(peer)
-            peer.close()
-
-    def close(self) -> None:
-        """Let nobody in any more."""
-        self._sock.close()
+            peer, name = door.accept()
+        except BlockingIOError:
+            return None
+        pid, uid = peer_of(peer)
+        if uid == os.getuid():
+            return int(name.rpartition(b"/")[2]), pid, Connection(peer.detach())
+        peer.close()
 
 
-def joined(name: str, number: int, seconds: float = 0.0) -> Line:
+def joined(name: str, number: int, seconds: float = 0.0) -> Connection:
     """Come to a door as a rank. seconds: until it must be there. Raises OSError."""
     deadline = time.monotonic() + seconds
     while True:
@@ -73,7 +65,7 @@ def joined(name: str, number: int, seconds: float = 0.0) -> Line:
             peer.bind(f"\0{name}/{number}")
             peer.connect(f"\0{name}")
             if peer_of(peer)[1] == os.getuid():
-                return Line(peer)
+                return Connection(peer.detach())
         except OSError:
             pass
         peer.close()
@@ -88,24 +80,22 @@ def door_of(place: Place) -> str:
     return f"procession-pytest-{os.getuid()}-{digest}"
 
 
-def gathered(place: Place) -> tuple[dict[int, Line], dict[int, int]]:
+def gathered(place: Place) -> tuple[dict[int, Connection], dict[int, int]]:
     """Wait as rank 0 for all others; gives their lines, and their pids. Raises UsageError."""
-    lines: dict[int, Line] = {}
+    lines: dict[int, Connection] = {}
     pids: dict[int, int] = {}
     deadline = time.monotonic() + ALL_THERE
     try:
-        door = Door(door_of(place), place.size)
+        here = door(door_of(place), place.size)
     except OSError as e:
         raise not_together(f"somebody else is rank 0 of the same run: {e}") from None
-    try:
+    with here:
         while len(lines) < place.size - 1:
-            if not select.select([door], [], [], max(0.1, deadline - time.monotonic()))[0]:
+            if not select.select([here], [], [], max(0.1, deadline - time.monotonic()))[0]:
                 raise not_together(
                     f"{len(lines) + 1} of {place.size} ranks came within {ALL_THERE:g} s"
                 )
-            while came := door.let_in():
+            while came := let_in(here):
                 number, pid, line = came
                 lines[number], pids[number] = line, pid
-    finally:
-        door.close()
     return lines, pids

@@ -24,11 +24,11 @@ from procession.pytest.grouptalk import LINGER, GroupTalk
 from procession.pytest.inrank import DOOR
 from procession.pytest.keeping import following, key_of
 from procession.pytest.marks import Asked
-from procession.pytest.processes import state_of
 from procession.pytest.ranks import Ranks
 from procession.pytest.reporting import Reporting, warn
 from procession.pytest.slots import slots_of
 from procession.pytest.spare import Spare
+from procession.system.processes import is_dying
 from procession.values.errors import GroupFailed, ProcessionError
 from procession.values.policy import Hang, Logs, Stop
 from procession.values.spec import make_spec
@@ -56,6 +56,7 @@ class Parent(Reporting):
         # What ranks have, whatever tests without ranks have changed here.
         self._variables, self._directory = dict(os.environ), os.getcwd()
         self._agent: Agent | None = None  # what ranks of one test are forked from
+        self._made: set[Any] = set()  # the shared fixtures that it has made
         self._kept: Ranks | None = None
         self._slots = slots_of(session.config)
         for item in marked:
@@ -64,7 +65,7 @@ class Parent(Reporting):
         if self._config.getoption("--ranks-template"):
             spawned.begin()
         for item in marked:
-            self._stand_in(item, self._came)
+            self._stand_in(item)
 
     # -- a test
 
@@ -98,10 +99,11 @@ class Parent(Reporting):
         kept = request["method"] == "keep"
         ranks = self._kept_for(item, request) if kept else self._started(item, request)
         talk = GroupTalk(ranks, request, self._config)
-        talk.broken = "unknown"
+        broken = "unknown"
         try:
             ranks.run(request)
             came = talk.held()
+            broken = came.get("renewed", "")
             if "fault" not in came:
                 ranks.group.wait_started()
             return came
@@ -116,8 +118,8 @@ class Parent(Reporting):
         finally:
             if not kept:
                 ranks.close()
-            elif talk.broken or request["next"] is None:
-                self._end_kept(by_themselves=not talk.broken)
+            elif broken or request["next"] is None:
+                self._end_kept(by_themselves=not broken)
 
     def _started(self, item: Any, request: Told, key: Any = None) -> Ranks:
         """Start ranks that wait for a test: `key` says for which ones, if they are kept."""
@@ -140,7 +142,7 @@ class Parent(Reporting):
             args=args,
             env={**{name: self._variables.get(name) for name in changed}, DOOR: door},
             cwd=self._directory,
-            name=_line(key[0] if key is not None else request["name"]),
+            name=os.path.basename(request["tmp"]),
             start_method="spawn" if method == "spawn" else "fork",
             stop=Stop(grace=GRACE, patience=GroupTalk.PATIENCE, linger=LINGER),
             hang=Hang(start=60.0),
@@ -155,14 +157,16 @@ class Parent(Reporting):
 
         kept: it is for ranks that are kept.
         """
-        agent, needed = None if kept else self._agent, bool(sharedfixtures.needed_by(item))
-        if agent is None or agent.lost:
+        agent, needed = self._agent, {*sharedfixtures.needed_by(item).values()}
+        if kept or agent is None or agent.lost:
             assert self._spare is not None
-            agent, needed = self._spare.agent(), True
-        if not kept:
-            self._agent = agent
-        if needed:
+            agent = self._spare.agent()
             self._share(agent, item, number)
+            if not kept:
+                self._agent, self._made = agent, needed
+        elif needed - self._made:
+            self._share(agent, item, number)
+            self._made |= needed
         return agent
 
     def _share(self, agent: Agent, item: Any, number: int) -> None:
@@ -174,7 +178,7 @@ class Parent(Reporting):
                 select.select([agent], [], [], LOOK)
                 agent.wake()  # somebody may have stopped it
                 # What it has forked may have a copy of its end.
-                dead = state_of(agent.pid) in ("", "Z", "X")
+                dead = is_dying(agent.pid)
                 for kind, name in _told_by(agent):
                     making = name
                     if kind == "shared":
@@ -202,8 +206,7 @@ class Parent(Reporting):
             end = kept.group.end
             why = "; ".join(what_happened(each) for each in end.failures) if end else ""
             said = f"the ranks kept before were lost between two tests, these are new ({why})"
-            warning = pytest.PytestWarning(said)
-            warn(self._config, warning, str(item.path), 0, "runtest", item.nodeid)
+            warn(pytest.PytestWarning(said), str(item.path), 0)
         self._end_kept()
         self._kept = self._started(item, request, request["keep"])
         return self._kept
@@ -240,8 +243,3 @@ def _told_by(agent: Agent) -> list[tuple[Any, ...]]:
 
 def _nothing() -> None:
     """Stand for what the ranks of an agent call that has it in its memory."""
-
-
-def _line(name: str) -> str:
-    """Make of the name of a test one that a group may have."""
-    return "".join(c if c.isprintable() else "?" for c in name)

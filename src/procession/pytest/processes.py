@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 
-from procession.system.files import process_fields
+from procession.system.processes import is_dying
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,22 +51,10 @@ def described(pid: int) -> str:
                 words = f.read().replace(b"\0", b" ").decode(errors="replace").strip()
         except OSError:
             pass  # it is gone
-        if words or not _is_running(pid):
+        if words or is_dying(pid):
             break
         time.sleep(EXEC_SECONDS / EXEC_LOOKS)
     return f"pid {pid} ({words[:200] or 'a process that has ended by now'})"
-
-
-def state_of(pid: int) -> str:
-    """Give the letter of a process's state, as `ps` shows it; "" if there is none."""
-    try:
-        return process_fields(pid)[0].decode()
-    except (OSError, IndexError):
-        return ""
-
-
-def _is_running(pid: int) -> bool:
-    return state_of(pid) not in ("", "Z", "X")
 
 
 def going_on() -> list[str]:
@@ -103,7 +91,7 @@ def left_behind(parent: int, known: Collection[int]) -> list[str]:
     One that is about to end by itself has a moment for that.
     """
     deadline = time.monotonic() + ENDING_SECONDS
-    while left := [p for p in children_of(parent) if p not in known and _is_running(p)]:
+    while left := [p for p in children_of(parent) if p not in known and not is_dying(p)]:
         if time.monotonic() > deadline:
             return [described(pid) for pid in left]
         time.sleep(LOOK_AGAIN)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import select
 import shutil
+from contextlib import ExitStack
 
 from procession.group.making import begin
-from procession.pytest import processes
-from procession.pytest.meeting import Door
+from procession.pytest import meeting
+from procession.pytest.talk import say
+from procession.system.processes import is_dying
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Hashable
+    from multiprocessing.connection import Connection
     from typing import Any
 
     from procession.agent.client import Agent
-    from procession.pytest.talk import Line
     from procession.values.spec import Spec
 
 
@@ -35,20 +37,15 @@ class Ranks:
     ) -> None:
         self.files = files
         self.key = key
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, Connection] = {}
         self.pids: dict[int, int] = {}
         self._request: Any = None
-        os.mkdir(files, 0o700)
-        try:
-            self.door = Door(door, spec.nproc)
-            try:
-                self.group = begin(spec, None, False, server)
-            except BaseException:
-                self.door.close()
-                raise
-        except BaseException:
-            shutil.rmtree(files, ignore_errors=True)
-            raise
+        with ExitStack() as undo:
+            os.mkdir(files, 0o700)
+            undo.callback(shutil.rmtree, files, ignore_errors=True)
+            self.door = undo.enter_context(meeting.door(door, spec.nproc))
+            self.group = begin(spec, None, False, server)
+            self._undo = undo.pop_all()
         self.over, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # readable when the group is
 
         def wake_up() -> None:
@@ -66,11 +63,11 @@ class Ranks:
     def let_in(self) -> list[int]:
         """Take the lines of those who come; gives their numbers."""
         found: list[int] = []
-        while came := self.door.let_in():
+        while came := meeting.let_in(self.door):
             rank, pid, line = came
             self.lines[rank], self.pids[rank] = line, pid
             if self._request is not None:
-                line.send_if_there(self._request)
+                say(line, self._request)
             found.append(rank)
         return found
 
@@ -78,12 +75,12 @@ class Ranks:
         """Have them run a test: those that are there, and the others when they come."""
         self._request = request
         for line in self.lines.values():
-            line.send_if_there(request)
+            say(line, request)
 
     def are_well(self) -> bool:
         """Whether all of them live, and none is about to be ended."""
         pids = self.group.pids().values()
-        dead = [pid for pid in pids if processes.state_of(pid) in ("", "Z", "X")]
+        dead = any(is_dying(pid) for pid in pids)
         return not dead and self.group.state.name == "RUNNING" and not self.are_over()
 
     def are_over(self, patience: float = 0.0) -> bool:
@@ -94,13 +91,12 @@ class Ranks:
         """End the group. patience: seconds that ranks have to go by themselves."""
         for line in self.lines.values():
             if patience:
-                line.send_if_there(None)  # others may have a copy of our end of the line
+                say(line, None)  # others may have a copy of our end of the line
             line.close()
         self.lines.clear()
         if patience:
             self.are_over(patience)
         with self.group:
             pass
-        self.door.close()
+        self._undo.close()
         os.close(self.over)
-        shutil.rmtree(self.files, ignore_errors=True)

@@ -59,14 +59,9 @@ def capture(config: Any, files: str, rank: int) -> None:
     _kept.append((manager._global_capturing, manager._capture_fixture))
     manager._global_capturing = manager._capture_fixture = None
     names = iter(("out", "err"))
-    if manager._method != "fd":
-        names = iter(())
 
     def own_file(**_: Any) -> Any:
-        name = next(names, None)
-        if name is None:
-            return original(buffering=0)
-        return open(os.path.join(files, f"{rank}.{name}"), "w+b", buffering=0)
+        return open(os.path.join(files, f"{rank}.{next(names)}"), "w+b", buffering=0)
 
     original = module.TemporaryFile
     module.TemporaryFile = own_file
@@ -109,6 +104,8 @@ def one_thread() -> None:
 
 class _CommonDirectories(TempPathFactory):  # pyright: ignore[reportGeneralTypeIssues]
     """Temporary directories of a test: the n-th one of a name is the same in all its ranks."""
+
+    _basetemp = None  # of which the end of a session would remove something
 
     def __init__(self, base: str) -> None:
         self._base = Path(base)

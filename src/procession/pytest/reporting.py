@@ -9,7 +9,7 @@ and need not know of ranks. The report of the call gets what the ranks have to s
 
 from __future__ import annotations
 
-import pickle
+import sys
 import warnings
 from bdb import BdbQuit
 from functools import partial
@@ -27,13 +27,14 @@ from procession.pytest.verdict import Verdict, merged, place_of_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
     from typing import Any
 
     Told = dict[str, Any]
 
 
-ALONE = Asked(pytest.mark.ranks(1).mark)  # for a test that has no mark, and runs in a rank
+LIMIT = "the limit of pytest-timeout"
+ALONE = Asked(1)  # for a test that has no mark, and runs in a rank
 
 
 class RanksFailed(BdbQuit):
@@ -45,30 +46,26 @@ class Reporting:
 
     def __init__(self, config: Any) -> None:
         self._config = config
-        self._number: dict[Any, int] = {}
-        self._marked: set[Any] = set()
-        self._limits: dict[Any, float] = {}
+        self._limits: dict[Any, float | None] = {}  # of tests in ranks, by pytest-timeout
         self._verdicts: dict[Any, Verdict] = {}
-        self._quits: tuple[str, int | None] | None = None  # see `_pass_on`
         self._interrupted: tuple[str, str] | None = None  # a test, and where its ranks were
         self._after: Any = None  # the test that pytest runs next
         self._count = 0
 
     def _note_items(self, session: Any) -> list[Any]:
         """Note what was collected; gives the items with ranks."""
-        self._number = {item: n for n, item in enumerate(session.items)}
         marked = [item for item in session.items if item.get_closest_marker("ranks")]
-        self._marked = {*marked}
+        self._limits = dict.fromkeys(marked)
         return marked
 
     def _asked(self, item: Any, request: Told) -> Told:
         """Have the ranks run a test; gives what came of it."""
         raise NotImplementedError
 
-    def _stand_in(self, item: Any, came: Callable[[Any], Told]) -> None:
+    def _stand_in(self, item: Any) -> None:
         """Have the phases of an item do nothing but report what came of it in its ranks."""
         item.setup = partial(_set_up, item)
-        item.runtest = partial(self._run, item, came)
+        item.runtest = partial(self._run, item)
         item.teardown = partial(self._tear_down, item)
 
     def _came(self, item: Any) -> Told:
@@ -81,33 +78,25 @@ class Reporting:
 
     def _request(self, item: Any, asked: Asked) -> Told:
         """Say what a mark asks for. Raises ValueError."""
-        timeout = asked.timeout
-        if timeout is None:
-            timeout = self._limits.get(item)
-            if timeout is not None:
-                timeout = seconds_of(timeout, "the limit of pytest-timeout")
-        if timeout is None:
-            timeout = usual_limit(self._config)
+        limit = self._limits[item] if asked.timeout is None else asked.timeout
         self._count += 1
         # The ranks make the directory.
         base = self._config._tmp_path_factory.getbasetemp()
         name = "".join(c if c.isalnum() else "_" for c in item.name)[:30]
         return {
-            "item": self._number[item],
-            "name": item.name,
+            "item": item.session.items.index(item),
             "nproc": count_of(item, asked),
-            "timeout": timeout,
+            "timeout": usual_limit(self._config) if limit is None else seconds_of(limit, LIMIT),
             "backend": asked.backend,
             "method": asked.method,
             "tmp": str(base / f"ranks{self._count}-{name}"),
         }
 
-    def _run(self, item: Any, ask: Callable[[Any], Told]) -> None:
+    def _run(self, item: Any) -> None:
         self._verdicts.pop(item, None)
-        came = ask(item)
+        came = self._came(item)
         if "ranks" in came:
             _pass_on(self._config, came, item)
-            self._quits = came.get("quit")
             verdict = merged(came)
         elif "skipped" in came:
             verdict = Verdict("skipped", reason=came["skipped"])
@@ -128,14 +117,10 @@ class Reporting:
 
     # -- hooks
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, nextitem: Any) -> Generator[None, Any, Any]:
-        """Take note of what follows, and quit after a failure if who debugged it has quit."""
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, nextitem: Any) -> None:
+        """Take note of what follows."""
         self._after = nextitem
-        done = yield
-        if self._quits is not None:
-            pytest.exit(*self._quits)
-        return done
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
@@ -161,9 +146,9 @@ class Reporting:
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self, item: Any, settings: Any) -> bool | None:
         """Take the limit that pytest-timeout has for a test with ranks."""
-        if item not in self._marked:
+        if item not in self._limits:
             return None
-        self._limits[item] = float(settings.timeout)
+        self._limits[item] = settings.timeout
         return True
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
@@ -190,18 +175,17 @@ def _set_up(item: Any) -> None:
 def _pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
     """Let the session know what ranks want it to know.
 
-    A rank that ends the session after it has failed was told to by whoever debugged it: this is
-    only noted, in `came["quit"]`, for when the failure has been reported.
+    A rank that ends the session after it has failed was told to by whoever debugged it: so it ends
+    when the failure has been reported.
     """
-    warned: set[str] = set()
+    warned: list[Any] = []
     for rank, told in enumerate(came["ranks"]):
         for said in told["reports"]:
             if "warning" in said:
-                body, words, filename, lineno, when, nodeid = said["warning"]
-                known = words + filename + str(lineno) in warned
-                warned.add(words + filename + str(lineno))
-                if not known:
-                    warn(config, _warning_of(body, words), filename, lineno, when, nodeid)
+                if said["warning"] not in warned:
+                    module, name, text, *where = said["warning"]
+                    warn(_warning_of(module, name, text), *where)
+                warned.append(said["warning"])
             elif "subtest" in said:
                 data = said["subtest"]
                 context = data["_subtest.context"]
@@ -213,7 +197,7 @@ def _pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
             elif "exit" in said:
                 if place_of_failure(told) is None:
                     pytest.exit(said["exit"], said["code"])
-                came["quit"] = (said["exit"], said["code"])
+                item.session.shouldstop = f"Exit: {said['exit']}"
             elif "interrupt" in said:
                 raise KeyboardInterrupt(said["interrupt"])
     reports = [report for report in came["ranks"][0]["reports"] if "user_properties" in report]
@@ -221,26 +205,19 @@ def _pass_on(config: Any, came: dict[str, Any], item: Any) -> None:
         item.user_properties[:] = [tuple(each) for each in reports[-1]["user_properties"]]
 
 
-def _warning_of(body: bytes, words: str) -> Warning:
-    """Make the warning of a rank again. Its class may be one that cannot travel: then its words."""
+def _warning_of(module: str, name: str, text: str) -> Warning:
+    """Make the warning of a rank again, with another class if its own wants more than a text."""
     try:
-        found = pickle.loads(body)
+        return getattr(sys.modules[module], name)(text)
     except Exception:
-        found = None
-    return found if isinstance(found, Warning) else UserWarning(words)
+        return UserWarning(f"{name}: {text}")
 
 
-def warn(config: Any, message: Warning, filename: str, lineno: int, when: str, nodeid: str) -> None:
-    """Let the session know of a warning."""
-    found = warnings.WarningMessage(message, type(message), filename, lineno)
-    config.hook.pytest_warning_recorded.call_historic(
-        kwargs={
-            "warning_message": found,
-            "when": when,
-            "nodeid": nodeid,
-            "location": None,
-        }
-    )
+def warn(message: Warning, filename: str, lineno: int) -> None:
+    """Warn of something in the test that runs; filters have looked at it by now."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn_explicit(message, None, filename, lineno)
 
 
 def longrepr_of(config: Any, verdict: Verdict) -> Any:

@@ -13,6 +13,7 @@ import gc
 import inspect
 import os
 import signal
+from contextlib import suppress
 from functools import wraps
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 made: dict[Any, tuple[Any, BaseException | None]] = {}
 
 
-def shared(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+def shared(function: Callable[..., Any]) -> Any:
     """Make a fixture whose value is made once, before ranks are forked, and which all ranks share.
 
     function: gives the value; its parameters may only be other shared fixtures. What it changes in
@@ -33,14 +34,8 @@ def shared(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     no process: ranks would not have them. Where it raises, each test that needs it fails with that.
 
     In tests without ranks it is a fixture of session scope. Raises TypeError for a generator: there
-    is nobody to tear its value down; and for the options of `pytest.fixture`, of which it takes
-    none.
+    is nobody to tear its value down.
     """
-    if options:
-        given = ", ".join(sorted(options))
-        raise TypeError(f"a shared fixture is of the whole session, and takes no {given}")
-    if function is None:
-        return shared
     if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
         raise TypeError(
             f"{function.__name__}: a shared fixture returns its value, and cannot yield or await: "
@@ -80,8 +75,9 @@ def make_for(item: Any, tell: Callable[[str], None]) -> None:
     tell: is called with the name of each before that is made, for it may end the process.
     """
     by_name, before = needed_by(item), len(made)
-    for definition in by_name.values():
-        _make(definition, by_name, tell)
+    for name in by_name:
+        with suppress(BaseException):  # the ranks raise it
+            _make(name, by_name, tell)
     if len(made) > before:
         gc.collect()
         gc.freeze()  # a collection in a rank must not touch, and so copy, what all share
@@ -98,46 +94,39 @@ def _called(name: str, function: Callable[..., Any], needed: dict[str, Any]) -> 
     before, threads = processes.children_of(os.getpid()), processes.going_on()
     value = function(**needed)
     more = [each for each in processes.going_on() if each not in threads]
-    if more:
-        raise RuntimeError(
-            f"the shared fixture {name} has started the thread {', '.join(more)}, which the ranks "
-            "do not have: start it in a fixture of theirs"
-        )
     known = (*before, *processes.helpers())
     started = [pid for pid in processes.children_of(os.getpid()) if pid not in known]
-    if not started:
+    if not (more or started):
         return value
-    said = ", ".join(map(processes.described, started))
+    said = ", ".join([*(f"the thread {each}" for each in more), *map(processes.described, started)])
     for pid in started:
         os.kill(pid, signal.SIGKILL)  # it is a child of this process, and so there until ...
         os.waitpid(pid, 0)  # ... here
     raise RuntimeError(
-        f"the shared fixture {name} has started a process, which was ended: {said}; the ranks "
-        "would not be its parents, so start it in a fixture of theirs"
+        f"the shared fixture {name} has started {said}, which ranks would not have (processes were "
+        "ended): start it in a fixture of theirs"
     )
 
 
-def _make(definition: Any, by_name: dict[str, Any], tell: Callable[[str], None]) -> None:
-    """Call what a shared fixture is of, and what it needs, where that is still to be done.
+def _make(name: str, by_name: dict[str, Any], tell: Callable[[str], None]) -> Any:
+    """Give the value of a shared fixture, and of what it needs: made, where that is to be done.
 
     by_name: the definitions of the shared fixtures of a test.
     """
     __tracebackhide__ = True
+    definition = by_name[name]
     function = definition.func.procession_shared
     if function in made:
-        return
+        return _value_of(function)
     try:
-        needed: dict[str, Any] = {}
-        for name in definition.argnames:
-            other = by_name.get(name)
-            if other is None:
-                raise TypeError(
-                    f"the shared fixture {definition.argname} needs {name}, which is not shared: "
-                    "it is made before there are ranks"
-                )
-            _make(other, by_name, tell)
-            needed[name] = _value_of(other.func.procession_shared)
-        tell(definition.argname)
-        made[function] = _called(definition.argname, function, needed), None
+        if odd := [each for each in definition.argnames if each not in by_name]:
+            raise TypeError(
+                f"the shared fixture {name} needs {odd[0]}, which is not shared: it is made before "
+                "there are ranks"
+            )
+        needed = {each: _make(each, by_name, tell) for each in definition.argnames}
+        tell(name)
+        made[function] = _called(name, function, needed), None
     except BaseException as e:
         made[function] = None, e
+    return _value_of(function)

@@ -30,17 +30,19 @@ import signal
 import socket
 import sys
 from collections import defaultdict
-from importlib import import_module
+from multiprocessing import Pipe
+from multiprocessing.reduction import recv_handle, send_handle
 
 from procession.agent.client import Agent, reap_dying
 from procession.pytest import inrank, renew
 from procession.pytest.processes import forked
-from procession.pytest.talk import Line, pair
+from procession.pytest.talk import HUNG_UP
 from procession.system.child import Child
 from procession.system.prctl import die_with_parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
     from typing import Any
 
 GOING = 10.0  # seconds that a process may take to die of SIGKILL
@@ -50,7 +52,7 @@ class Spare:
     """The spare as pytest's process holds it. session: pytest's, which has collected."""
 
     def __init__(self, session: Any) -> None:
-        self._line, theirs = pair()
+        self._line, theirs = Pipe()
         renew.remember_random()
         parent, pid = os.getpid(), forked()
         if not pid:
@@ -66,11 +68,16 @@ class Spare:
     def agent(self) -> Agent:
         """Have it fork an agent, for one group after the other. Raises OSError."""
         self._process.signal(signal.SIGCONT)  # somebody may have stopped it
-        self._line.send(None)
-        (pid, said), fds = self._line.receive_with_fds()
-        if not fds:
-            raise OSError(said)
-        agent = Agent(pid, socket.socket(fileno=fds[0]), own=False)
+        try:
+            self._line.send(None)
+            pid, said = self._line.recv()
+            if not pid:
+                raise OSError(said)
+            sock = socket.socket(fileno=recv_handle(self._line))
+        except HUNG_UP as e:
+            raise OSError(f"the process that they come from: {e or 'has ended'}") from None
+        sock.set_inheritable(False)
+        agent = Agent(pid, sock, own=False)
         agent.page, agent.lasting = said, True
         return agent
 
@@ -82,10 +89,9 @@ class Spare:
         self._line.close()
 
 
-def _wait(line: Line, session: Any) -> None:
+def _wait(line: Connection, session: Any) -> None:
     """Be a spare: fork an agent whenever one is wished for."""
     os.setsid()  # Ctrl-C is for pytest, which says what follows from it
-    _import_torch(session)
     inrank.prepare(session.config)
     program = inrank.Program(session)
     gc.collect()
@@ -95,30 +101,13 @@ def _wait(line: Line, session: Any) -> None:
     os.register_at_fork(after_in_child=line.close)
     nothing = defaultdict[int, "Any"](tuple), defaultdict[int, "Any"](dict)
     while True:
-        line.receive()
+        line.recv()
         reap_dying()
         try:
             agent = Agent.fork((program, *nothing))
         except OSError as e:
             line.send((0, str(e)))
         else:
-            line.send((agent.pid, agent.page), (agent.fileno(),))
+            line.send((agent.pid, agent.page))
+            send_handle(line, agent.fileno(), os.getppid())
             agent.let_go()
-
-
-def _import_torch(session: Any) -> None:
-    """Import torch if our fixtures need it: otherwise each rank of each test would.
-
-    It is not imported before the fork: pytest's own process does not need it.
-    """
-    wanted = {"process_group", "device"}
-    if "torch" in sys.modules or not any(
-        wanted.intersection(getattr(item, "fixturenames", ()))
-        for item in session.items
-        if item.get_closest_marker("ranks")
-    ):
-        return
-    try:
-        import_module("torch.distributed")
-    except Exception:
-        pass  # the ranks say it

@@ -36,19 +36,19 @@ reduction: Any = import_module("multiprocessing.reduction")
 tracking: Any = import_module("multiprocessing.resource_tracker")
 util: Any = import_module("multiprocessing.util")
 
-_before = context.SpawnProcess.__dict__["_Popen"]
+_before, _exec = context.SpawnProcess.__dict__["_Popen"], util.spawnv_passfds
 _server = forkserver.ForkServer()
 
 
 def begin() -> None:
     """Have processes of the start method `spawn` be forks of what this process is now."""
     tracking.ensure_running()  # a process like any other
-    before, util.spawnv_passfds = util.spawnv_passfds, _fork_server
+    util.spawnv_passfds = _fork_server
     try:
         _server.set_forkserver_preload([])
         _server.ensure_running()
     finally:
-        util.spawnv_passfds = before
+        util.spawnv_passfds = _exec
     context.SpawnProcess._Popen = staticmethod(_Popen)
 
 
@@ -66,6 +66,7 @@ def _fork_server(_path: object, args: list[str], _fds: object) -> int:
     pid = forked()
     if pid:
         return pid
+    util.spawnv_passfds = _exec
     try:
         if die_with_parent(parent):
             atexit._clear()  # pyright: ignore[reportPrivateUsage] - what is there is pytest's

@@ -11,8 +11,7 @@ from procession.system.eventloop import EventLoop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from types import FrameType
+    from collections.abc import Mapping
     from typing import Any
 
     from procession.agent.stacks import Taken
@@ -35,11 +34,6 @@ def of_test(frames: list[Any]) -> list[Any]:
     if not runners[first:].count(False) or (first and end == len(frames)):
         return frames  # it runs no test
     return frames[max(0, first - 1) : end]
-
-
-def frames_of(walk: Iterable[tuple[FrameType, int]]) -> list[tuple[str, int, str]]:
-    """Give file, line and function of what `traceback.walk_tb` or `walk_stack` goes through."""
-    return [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in walk]
 
 
 def noted(stacks: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:

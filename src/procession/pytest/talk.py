@@ -1,105 +1,32 @@
-"""Messages between pytest's process, the spare, and ranks: pickles over private sockets.
+"""Messages between pytest's process, the spare, and ranks.
 
-`Rank` is how a rank talks while its test runs.
+They are pickles that go through connections of `multiprocessing`. Who reads one waits for all of
+it, so a process must not be stopped for good while it sends. `Rank` is how a rank talks while its
+test runs.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
-import socket
-import struct
 import threading
+from multiprocessing.reduction import recv_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
     from typing import Any
 
-MOST_FDS = 250  # beside one message; the kernel takes 253
-LENGTH = struct.Struct("<Q")
-FD_SIZE = struct.calcsize("i")
+# `ConnectionError` is said of an end that has failed, `EOFError` of one that was closed.
+HUNG_UP = (OSError, EOFError)
 
 
-class Line:
-    """One end of a stream socket."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self._got = bytearray()
-
-    def fileno(self) -> int:
-        """Give the descriptor, for selectors."""
-        return self.sock.fileno()
-
-    def send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
-        """Send a message, with descriptors beside it. Raises OSError if the other end is gone."""
-        body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        data = memoryview(LENGTH.pack(len(body)) + body)
-        if fds:
-            data = data[socket.send_fds(self.sock, [data], list(fds)) :]
-        self.sock.sendall(data)
-
-    def send_if_there(self, message: Any, fds: tuple[int, ...] = ()) -> None:
-        """Send a message. If the other end is gone, that is noticed elsewhere."""
-        try:
-            self.send(message, fds)
-        except OSError:
-            pass
-
-    def receive(self) -> Any:
-        """Wait for the next message. Raises OSError if the other end is gone."""
-        return self.receive_with_fds()[0]
-
-    def receive_with_fds(self) -> tuple[Any, list[int]]:
-        """Wait for the next message, and the descriptors that came beside it. Raises OSError."""
-        fds: list[int] = []
-        while not (found := self._next()):
-            if not self._read(0, fds):
-                raise ConnectionResetError("the process at the other end is gone")
-        return found[0], fds
-
-    def arrived(self) -> tuple[list[Any], bool]:
-        """Read what there is without waiting; gives the messages, and whether more may come."""
-        open_ = True
-        try:
-            while open_:
-                open_ = self._read(socket.MSG_DONTWAIT, [])
-        except BlockingIOError:
-            pass
-        except ConnectionError:
-            open_ = False
-        messages: list[Any] = []
-        while found := self._next():
-            messages += found
-        return messages, open_
-
-    def _read(self, flags: int, fds: list[int]) -> bool:
-        space = socket.CMSG_SPACE(MOST_FDS * FD_SIZE)
-        data, rights, _, _ = self.sock.recvmsg(1 << 16, space, flags | socket.MSG_CMSG_CLOEXEC)
-        for _, _, body in rights:
-            fds += struct.unpack(f"{len(body) // FD_SIZE}i", body)
-        self._got += data
-        return bool(data)
-
-    def _next(self) -> list[Any]:
-        if len(self._got) < LENGTH.size:
-            return []
-        end = LENGTH.size + LENGTH.unpack_from(self._got)[0]
-        if len(self._got) < end:
-            return []
-        body = bytes(self._got[LENGTH.size : end])
-        del self._got[:end]
-        return [pickle.loads(body)]
-
-    def close(self) -> None:
-        """Close this end."""
-        self.sock.close()
-
-
-def pair() -> tuple[Line, Line]:
-    """Make both ends of a line."""
-    ours, theirs = socket.socketpair()
-    return Line(ours), Line(theirs)
+def say(line: Connection, message: Any) -> None:
+    """Send a message. If the other end is gone, that is noticed elsewhere."""
+    try:
+        line.send_bytes(pickle.dumps(message))  # its own pickles would share the memory of tensors
+    except OSError:
+        pass
 
 
 class Rank:
@@ -110,7 +37,9 @@ class Rank:
     runs other tests, too.
     """
 
-    def __init__(self, request: dict[str, Any], line: Line, number: int | None = None) -> None:
+    def __init__(
+        self, request: dict[str, Any], line: Connection, number: int | None = None
+    ) -> None:
         self.number = int(os.environ["RANK"]) if number is None else number
         self.size: int = request["nproc"]
         self.timeout: float = request["timeout"]
@@ -118,12 +47,12 @@ class Rank:
         self.store: str = request["store"]
         self.kept: bool = request["method"] == "keep"
         self._line = line
-        self._lock = threading.Lock()  # threads of a test may gather, and none may tear a message
+        self._lock = threading.RLock()  # threads of a test may gather, and none may tear a message
 
     def tell(self, kind: str, value: Any) -> None:
         """Send a message. If nobody hears it, that is noticed elsewhere."""
         with self._lock:
-            self._line.send_if_there((kind, value))
+            say(self._line, (kind, value))
 
     def tell_done(self, left: dict[str, Any]) -> None:
         """Report that the test is over, and what it has left; wait until that is known.
@@ -140,8 +69,8 @@ class Rank:
         with self._lock:
             try:
                 self._line.send((kind, value))
-                answer = self._line.receive()
-            except OSError:
+                answer = self._line.recv()
+            except HUNG_UP:
                 answer = "the launcher of this test is gone"
         if isinstance(answer, str):
             raise RuntimeError(answer)
@@ -156,7 +85,7 @@ class Rank:
         """Ask for the terminal; gives its three descriptors, or nothing if another rank has it."""
         with self._lock:
             try:
-                self._line.send(("terminal", None))
-                return self._line.receive_with_fds()[1]
-            except OSError:
-                return []
+                given = self._ask("terminal", None)
+                return [recv_handle(self._line) for _ in range(3)] if given else []
+            except (RuntimeError, *HUNG_UP):
+                return []  # nobody is there

@@ -33,9 +33,8 @@ class Verdict(Value):
     failure in a line. reason: of a skip or an expected failure. first: the rank that failed first,
     None where no single one did. report: its serialized report, None if it died without one.
     others: what became of the other ranks, in lines. sections: captured output, with its headings.
-    stacks: where the ranks were when their time was over. seconds: of the slowest rank, or, where
-    one did not come to its end, until all had ended. certain: a failure that the mark `xfail` does
-    not excuse.
+    stacks: where the ranks were when their time was over. seconds: until all ranks had ended it.
+    certain: a failure that the mark `xfail` does not excuse.
     """
 
     outcome: str
@@ -55,9 +54,6 @@ def merged(came: Told) -> Verdict:
     """Make one verdict of what ranks report."""
     ranks: Sequence[Told] = came["ranks"]
     own = [_own(told) for told in ranks]
-    seconds = max((_seconds(told) for told in ranks), default=0.0)
-    if not all(told["done"] and "crash" not in told for told in ranks) or came["over"]:
-        seconds = max(seconds, came.get("took", 0.0))  # ranks that were ended have not said it
     failed = [rank for rank, (what, _) in enumerate(own) if what == "failed"]
     if failed:
         first = min(failed, key=lambda rank: (_failed_at(ranks[rank]), rank))
@@ -82,7 +78,7 @@ def merged(came: Told) -> Verdict:
     if came.get("renewed"):
         line = f"new ranks for the next test: {came['renewed']}"
         verdict = verdict.__replace__(others=(*verdict.others, line))
-    return verdict.__replace__(stacks=came.get("stacks", ""), seconds=seconds)
+    return verdict.__replace__(stacks=came.get("stacks", ""), seconds=came["took"])
 
 
 def _failure(headline: str) -> Verdict:
@@ -118,10 +114,6 @@ def _reason(longrepr: Any) -> str:
     return str(words[2] if isinstance(longrepr, (list, tuple)) else words).removeprefix("Skipped: ")
 
 
-def _seconds(told: Told) -> float:
-    return sum(report["duration"] for report in phases_of(told))
-
-
 def _failing(told: Told) -> Told | None:
     """Give the report of the first phase that failed."""
     return next((each for each in phases_of(told) if each["outcome"] == "failed"), None)
@@ -152,9 +144,7 @@ def _of_failure(ranks: Sequence[Told], own: list[tuple[str, str]], first: int) -
         headline = f"{of} {own[first][1]}{where}"
     else:
         during = "" if report["when"] == "call" else f" in {report['when']}"
-        headline = f"{of} failed first{during}: {_message(report)}"
-        if size == 1:
-            headline = f"{of} failed{during}: {_message(report)}"
+        headline = f"{of} failed{' first' * (size > 1)}{during}: {_message(report)}"
     return Verdict(
         "failed",
         when=report["when"] if report is not None else "call",
@@ -176,9 +166,8 @@ def _of_agreement(ranks: Sequence[Told], own: list[tuple[str, str]]) -> Verdict:
     which: dict[str, list[int]] = {}
     for rank, (outcome, reason) in enumerate(own):
         why = f" ({reason})" if reason else ""
-        said = {"skipped": f"skipped it{why}", "xfailed": f"failed as expected{why}"}
-        said |= {"ended": "were ended"}
-        which.setdefault(said.get(outcome, "passed"), []).append(rank)
+        words = {"skipped": "skipped it", "xfailed": "failed as expected", "ended": "were ended"}
+        which.setdefault(words.get(outcome, "passed") + why, []).append(rank)
     said = "; ".join(f"{_ranks(of)} {what}" for what, of in which.items())
     found = _failure(f"the ranks do not agree: {said}")
     return found.__replace__(sections=_output(ranks, None))
@@ -217,13 +206,10 @@ def _lines(ranks: Sequence[Told], own: list[tuple[str, str]], first: int | None)
             said = _beside(report, blamed)
         elif outcome == "ended":
             where = told.get("where", "")
-            for verb, doing in (("waits in", "ended while waiting in"), ("is ", "ended while ")):
-                if where.startswith(verb):
-                    where = doing + where.removeprefix(verb)
-                    break
-            else:
-                where = f"ended ({where})" if where else "ended"
-            said = where
+            doing = where.replace("waits in", "is waiting in", 1)
+            said = f"ended ({where})" if where else "ended"
+            if doing.startswith("is "):
+                said = f"ended while {doing.removeprefix('is ')}"
         else:
             said = f"{outcome} ({reason})" if reason else outcome
         fates.setdefault(said, []).append(rank)
@@ -234,10 +220,8 @@ def _beside(report: Told, blamed: Told | None) -> str:
     """Say how a rank failed, beside the one that failed first."""
     crash, first = _crash(report), _crash(blamed) if blamed is not None else None
     if crash and first and (crash["path"], crash["lineno"]) == (first["path"], first["lineno"]):
-        if crash["message"] == first["message"]:
-            asserts = crash["message"].startswith(("assert ", "AssertionError"))
-            return "same assertion" if asserts else "same failure"
-        return f"same line: {_message(report)}"
+        same = crash["message"] == first["message"]
+        return "same failure" if same else f"same line: {_message(report)}"
     if not crash and blamed is not None and report["longrepr"] == blamed["longrepr"]:
         return "same failure"
     at = f" ({_line_of(report, crash)})" if crash else ""
@@ -279,8 +263,5 @@ def _output(ranks: Sequence[Told], first: int | None) -> tuple[tuple[str, str], 
                 if len(lines) > TEXT_OF_OTHERS:
                     more = f"({len(lines) - TEXT_OF_OTHERS} lines more before)\n"
                     kept = more + "".join(lines[-TEXT_OF_OTHERS:])
-            if len(ranks) > 1:
-                found.append((f"{title} (rank {rank})", kept))
-            else:
-                found.append((title, kept))
+            found.append((f"{title} (rank {rank})" if len(ranks) > 1 else title, kept))
     return tuple(found)
