@@ -66,20 +66,6 @@ def test_ratios_in_words(ratio, text):
     assert figures.ratio_text(ratio) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, ""), (0.12345, "0.123 s"), (12.34, "12.3 s"), (1234.5, "1,234 s")]
-)
-def test_values_in_words(value, text):
-    assert figures.value_text(value, "s") == text
-
-
-def test_a_figure_survives_json():
-    before = figure([1.0, 2.0], peer=[3.0], goals=[figures.Goal(0.5, "peer")])
-    after = figures.Figure.from_dict(json.loads(json.dumps(before.as_dict())))
-    assert after.as_dict() == before.as_dict()
-    assert after.median("ours") == 1.5
-
-
 def test_ways_take_turns_and_the_first_changes():
     taken = []
     samples = measure.alternate(
@@ -132,14 +118,6 @@ def test_the_page_gets_a_table_between_its_markers():
         table.between("nothing here\n", "results", "")
 
 
-def test_each_machine_has_a_table_of_its_own():
-    told = result()
-    other = {**told, "benchmark": "stop", "machine": {**told["machine"], "processor": "Q"}}
-    first, second = table.tables([told, other]).split("Linux")[1:]
-    assert ["(P)" in first, "`start`" in first, "`stop`" in first] == [True, True, False]
-    assert ["(Q)" in second, "`stop`" in second] == [True, True]
-
-
 # -- benchmarks as programs
 
 
@@ -165,12 +143,6 @@ def test_a_benchmark_that_takes_too_long_fails_and_leaves_nothing(tmp_path):
     done = run_python(slow)
     assert done.returncode == 1
     assert done.stderr == "slow: took longer than 0.5 s\n"
-
-
-def test_an_unknown_benchmark_is_refused():
-    done = run_python(BENCHMARKS / "run.py", "speed")
-    assert done.returncode == 2
-    assert "no such benchmark: speed" in done.stderr
 
 
 @pytest.mark.torch

@@ -8,17 +8,6 @@ from commandline import PROCESSION, good, only, run
 
 from support import write
 
-HELLO = """
-    import os, sys
-    print("hello from", os.environ["RANK"])
-    print("problem of", os.environ["RANK"], file=sys.stderr)
-"""
-
-
-@pytest.fixture
-def hello(tmp_path):
-    return write(tmp_path / "hello.py", HELLO)
-
 
 @pytest.mark.parametrize(("nproc", "tee"), [(1, []), (4, []), (4, ["-t", "3"])], ids=str)
 def test_no_line_is_torn_or_lost(tmp_path, nproc, tee):

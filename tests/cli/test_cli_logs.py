@@ -14,16 +14,6 @@ from commandline import Watched, good, only, run
 from support import gone, reader_of, until, write
 
 ALL = {"0o", "0e", "1o", "1e", "10o", "10e"}
-HELLO = """
-    import os, sys
-    print("hello from", os.environ["RANK"])
-    print("problem of", os.environ["RANK"], file=sys.stderr)
-"""
-
-
-@pytest.fixture
-def hello(tmp_path):
-    return write(tmp_path / "hello.py", HELLO)
 
 
 @pytest.fixture

@@ -380,6 +380,7 @@ def test_node_processes_that_go_by_themselves_are_not_killed(code):
         ({"args": (multiprocessing.Pipe()[0],)}, "only this machine has"),
         ({"engine": None}, "needs an engine"),
         ({"engine": None, "rendezvous": 29400}, "rendezvous must be 'HOST:PORT'"),
+        ({"devices": "tpus"}, "devices must be one of auto, "),
         ({"engine": "lsf"}, "there is no engine 'lsf'; there are slurm, ray, ssh"),
     ],
 )

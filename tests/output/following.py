@@ -47,31 +47,28 @@ class Viewer:
 
 
 @contextlib.contextmanager
-def piped():
-    """Give a console that leads to a pipe, and who looks at it."""
-    r, w = os.pipe()
-    with os.fdopen(w, "w") as stream:
+def viewed(read_end, write_end):
+    """Give a console, and who looks at it."""
+    with os.fdopen(write_end, "w") as stream:
         console = Console(stream)
         try:
-            yield console, Viewer(r)
+            yield console, Viewer(read_end)
         finally:
             console.close()
-            os.close(r)
+            os.close(read_end)
 
 
-@contextlib.contextmanager
+def piped():
+    """Give a console that leads to a pipe, and who looks at it."""
+    return viewed(*os.pipe())
+
+
 def terminal(raw=True):
     """Give a console that is a terminal, and who looks at it."""
     master, slave = pty.openpty()
     if raw:
         tty.setraw(slave)
-    with os.fdopen(slave, "w") as stream:
-        console = Console(stream)
-        try:
-            yield console, Viewer(master)
-        finally:
-            console.close()
-            os.close(master)
+    return viewed(master, slave)
 
 
 @contextlib.contextmanager

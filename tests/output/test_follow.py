@@ -11,13 +11,6 @@ from seams.output import Console
 NEVER = 1000.0  # seconds: a deadline that is not part of the test
 
 
-@pytest.fixture
-def console():
-    with piped() as (console, viewer):
-        console.viewer = viewer
-        yield console
-
-
 @pytest.fixture(params=["pipe", "file"])
 def file(request, tmp_path):
     """None for ranks that write to a pipe, a path for those whose file is followed."""

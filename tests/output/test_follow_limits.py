@@ -14,13 +14,6 @@ from seams.system import eventloop, inotify
 NEVER = 1000.0  # seconds: a deadline that is not part of the test
 
 
-@pytest.fixture
-def console():
-    with piped() as (console, viewer):
-        console.viewer = viewer
-        yield console
-
-
 @pytest.mark.parametrize("kind", ["pipe", "terminal"])
 def test_console_that_does_not_read(kind, tmp_path):
     shown = piped if kind == "pipe" else terminal

@@ -1,6 +1,5 @@
 """`--ranks-from-environment`: the ranks of a launcher run one session, with one report."""
 
-import importlib.util
 import os
 import re
 import signal
@@ -255,10 +254,8 @@ def test_fixtures_do_not_outlive_a_test_that_was_skipped(tmp_path):
     assert notes.read_text().split() == ["1", "1"]  # plugins of rank 0 know how it ended, too
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("pytest_rerunfailures") is None, reason="needs pytest-rerunfailures"
-)
 def test_a_rank_that_is_lost_is_not_asked_again(tmp_path):
+    pytest.importorskip("pytest_rerunfailures")
     test = """
         import os
 
@@ -269,8 +266,7 @@ def test_a_rank_that_is_lost_is_not_asked_again(tmp_path):
             if rank == 1:
                 os._exit(3)
     """
-    words = ("--ranks-from-environment", "--reruns=1")
-    found = run(tmp_path, *words, prefix=launched(2), test_a=test)
+    found = run(tmp_path, "--ranks-from-environment", "--reruns=1", prefix=launched(2), test_a=test)
     assert found.message("test_lost") == "rank 1 of 2 has ended"
 
 

@@ -41,13 +41,6 @@ def test_none_is_left_when_no_failure_of_any_kind_leads_to_one():
     assert rules.none_left
 
 
-def test_none_is_left_where_losses_are_not_counted_apart():
-    rules = restarts(max=1)
-    assert not rules.none_left
-    fail(rules)
-    assert rules.none_left
-
-
 def test_only_those_in_the_window_count():
     rules = restarts(max=2, window=60)
     assert [fail(rules, now).again for now in (0, 30, 59, 60, 61, 90)] == [

@@ -25,7 +25,8 @@ AUTO = "auto"
 KINDS = tuple(kinds.KINDS)
 
 
-def _known(kind: object) -> kinds.Kind:
+def known_kind(kind: object) -> kinds.Kind:
+    """Give a kind of device by its name. Raises SpecError."""
     if not isinstance(kind, str) or kind not in kinds.KINDS:
         raise SpecError(f"devices must be one of {', '.join((AUTO, *KINDS))}, not {kind!r}")
     return kinds.KINDS[kind]
@@ -72,14 +73,14 @@ def deal(
     merged = {**base, **common}
     ours = {name: value for name, value in merged.items() if value is not None}
     found = _of_this_machine(kind, spec, ours, root)
-    lists = _known(kind).lists
+    lists = known_kind(kind).lists
     env: list[Variables] = []
     for rank in range(spec.nproc):
         own = {n: v for n, v in spec.env[rank].items() if n not in common}
         by_hand = lists if any(n in own for n in lists) else ()
         known = {**found, "count": None} if by_hand else found
         inherited = {n: v for n, v in ours.items() if n not in by_hand}
-        dealt = _known(kind).environment(_seat(spec, rank, inherited, known))
+        dealt = known_kind(kind).environment(_seat(spec, rank, inherited, known))
         dealt = {n: v for n, v in dealt.items() if n not in by_hand}
         env.append({**common, **dealt, **own})
     return replace(spec, env=tuple(env))
@@ -136,7 +137,7 @@ def _of_this_machine(
     kind: str, spec: Spec, inherited: Mapping[str, str], root: str
 ) -> dict[str, Any]:
     """Find out the last three fields of a `Seat`."""
-    known = _known(kind)
+    known = known_kind(kind)
     topology = None
     if kind == "tpu" and spec.node.local_size(spec.nproc) > 1:
         from procession.devices.topology import find_topology

@@ -110,6 +110,10 @@ def divide(share: Share, nodes: int, whole: Spec | None = None) -> Work:
         raise SpecError("stdin: ranks on other machines cannot read this process's input")
     if spec.start_method == "fork" and isinstance(spec.program, Function):
         raise SpecError('start_method "fork" is for this machine only: use "forkserver" or "spawn"')
+    if share.devices not in ("", "auto"):
+        from procession.devices import known_kind
+
+        known_kind(share.devices)
     if spec.stop.patience != 0:
         raise SpecError("stop: patience is for the ranks of one machine")
     plain = spec.__replace__(logs=_logs(spec.logs, nodes * spec.nproc), on_failure=None)

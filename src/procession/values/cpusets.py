@@ -38,8 +38,13 @@ def deal(cpus: Sequence[Cpu], nproc: int, count: int) -> Sets:
     """Give each rank `count` CPUs of its own that lie together.
 
     If there are enough cores, each CPU of a rank is on another core. Two ranks share a core only if
-    that cannot be avoided. There must be `nproc * count` CPUs.
+    that cannot be avoided. Raises ValueError if there are too few CPUs.
     """
+    if nproc * count > len(cpus):
+        raise ValueError(
+            f"{nproc} ranks with {count} CPUs each need {count * nproc}, "
+            f"but this process may use {len(cpus)}"
+        )
     ordered = in_order(cpus)
     cores = _cores(ordered)
     each = min(count, len(cores) // nproc)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from procession.values.base import Value, check_fields, is_natural, none_or
 
 TYPE_CHECKING = False
@@ -52,8 +50,8 @@ class Placement(Value):
         """Whether it says on which CPUs ranks run."""
         return self.numa is not None or self.cpus_per_rank is not None
 
-    def check(self, nproc: int) -> None:
-        """Raise ValueError for what a group of `nproc` ranks cannot have here."""
+    def check(self, _nproc: int = 1) -> None:
+        """Raise ValueError for what no group can have; for too few CPUs, `cpusets.deal` does."""
         check_fields(
             self,
             "",
@@ -65,11 +63,6 @@ class Placement(Value):
         count = self.cpus_per_rank
         if count is not None and self.numa is not None:
             raise ValueError("numa and cpus_per_rank both say where ranks run: give one")
-        if count is not None and count * nproc > (there := len(os.sched_getaffinity(0))):
-            raise ValueError(
-                f"{nproc} ranks with {count} CPUs each need {count * nproc}, "
-                f"but this process may use {there}"
-            )
         size = self.memory_bytes
         if size is not None and size < LEAST_MEMORY:
             raise ValueError(f"memory_limit: {self.memory_limit!r} is less than a program needs")

@@ -156,7 +156,6 @@ class Warm:
         """End an agent that was not needed."""
         if self._booted is not None:
             self._booted.close(pool.IDLE_GOING_TIME)
-        self._booted = None
 
 
 def _said(e: OSError | Refused) -> str:
