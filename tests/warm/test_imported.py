@@ -68,6 +68,13 @@ def test_files_of_packages(importer, watched, tmp_path):
     assert importer.reason(imported) == f"{data} was removed"
 
 
+def test_a_module_that_fails_where_the_program_goes_on(importer, watched, tmp_path):
+    broken = write(tmp_path / "broken.py", "raise ImportError\n")
+    imported = watched("try: import broken\nexcept ImportError: pass")
+    broken.write_text("raise ValueError\n")
+    assert importer.reason(imported) == f"{broken} changed"
+
+
 def test_the_search_path(importer, watched, tmp_path):
     imported = watched("")
     write(tmp_path / "log.txt", "")
