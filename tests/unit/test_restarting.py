@@ -18,7 +18,7 @@ def fail(rules, now=0.0, uptime=None, place="here", codes=(1,), rank=None):
 
 def test_without_restarts_there_is_nothing_to_say():
     assert fail(restarts()) == Decision(False)
-    assert restarts().decide_for_lost_node() == Decision(False)
+    assert restarts(node_losses=0).decide_for_lost_node().why == "the loss of a node is final here"
     assert Decision(again=True).delay == 0
 
 

@@ -102,9 +102,11 @@ class Restarts:
         most = self._rules.node_losses or 0
         if self._lost <= most:
             return Decision(True)
-        before = self._lost - 1
-        lost = "a node was lost" if before == 1 else f"nodes were lost in {before} attempts"
-        return Decision(False, why=f"{lost} before, which is the most" if most else "")
+        lost = (
+            f"nodes were lost in {self._lost - 1} attempts" if self._lost > 2 else "a node was lost"
+        )
+        why = f"{lost} before, which is the most" if most else "the loss of a node is final here"
+        return Decision(False, why=why)
 
     @property
     def none_left(self) -> bool:

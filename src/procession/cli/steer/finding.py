@@ -93,8 +93,8 @@ def _go_by_slurm(parser: Parser, words: Sequence[str], job: str) -> None:
     ]  # fmt: skip
     env = {n: v for n, v in os.environ.items() if not n.startswith("SLURM_") or n == "SLURM_CONF"}
     sys.stdout.flush()
-    sys.stderr.flush()
-    os.execvpe(line[0], line, {**env, THERE: "1"})
+    plain = {} if os.isatty(1) else {"NO_COLOR": "1"}  # there, it writes to a terminal of srun's
+    os.execvpe(line[0], line, {**env, **plain, THERE: "1"})
 
 
 def read_alone(parser: Parser, words: Sequence[str]) -> Given:
