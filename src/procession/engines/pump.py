@@ -2,9 +2,10 @@
 
 Theory of operation. The node process's own descriptors 1 and 2 become pipes. So everything that the
 group shows on its console comes here, and also what ranks without a prefix write there directly.
-Whole lines are sent, as far as the driver has given credit. Without credit nothing is read, the
-pipes fill, and the group waits for its console as for any slow one. So slow output does not delay
-the records and heartbeats that use the same link.
+Whole lines are sent, as far as the driver has given credit: others write to its console, too. Only
+of a line that is very long, the beginning is sent before its end has come. Without credit nothing
+is read, the pipes fill, and the group waits for its console as for any slow one. So slow output
+does not delay the records and heartbeats that use the same link.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from collections.abc import Callable
 from procession.system.eventloop import EventLoop
 
 CREDIT = 64 << 10  # bytes that may be on their way
-PATIENCE = 0.3  # seconds that the beginning of a line is kept back
 
 
 class Pump:
@@ -92,22 +92,9 @@ class Pump:
             self._kept[stream] = data[end:]
             self._put(stream, data[:end])
         if self._on_dry is not None:
-            self._put_rest(stream)
+            rest, self._kept[stream] = self._kept[stream], b""
+            self._put(stream, rest)
             self._tell_if_dry()
-        elif self._kept[stream]:
-            self._await_rest(stream)
-
-    def _await_rest(self, stream: int) -> None:
-        """Put the beginning of a line soon; without credit its end may wait in the pipe."""
-
-        def late() -> None:
-            (self._put_rest if self._credit > 0 else self._await_rest)(stream)
-
-        self._loop.after(("line", stream), PATIENCE, late)
-
-    def _put_rest(self, stream: int) -> None:
-        rest, self._kept[stream] = self._kept[stream], b""
-        self._put(stream, rest)
 
     def _put(self, stream: int, data: bytes) -> None:
         if data:

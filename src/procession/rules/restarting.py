@@ -102,9 +102,7 @@ class Restarts:
         most = self._rules.node_losses or 0
         if self._lost <= most:
             return Decision(True)
-        lost = (
-            f"nodes were lost in {self._lost - 1} attempts" if self._lost > 2 else "a node was lost"
-        )
+        lost = f"nodes were lost in {self._lost - 1} attempts" if most > 1 else "a node was lost"
         why = f"{lost} before, which is the most" if most else "the loss of a node is final here"
         return Decision(False, why=why)
 
