@@ -324,18 +324,6 @@ def test_the_places_of_ranks_that_their_launcher_ends(tmp_path, signum, said):
         assert "KeyboardInterrupt" in found.text
 
 
-def test_a_session_in_each_rank_of_a_launcher_is_warned_of(tmp_path):
-    text = """
-        import pytest
-
-        @pytest.mark.ranks(2)
-        def test_good():
-            pass
-    """
-    found = run(tmp_path, prefix=launched(2), test_a=text)
-    assert "this is rank 1 of 2 that a launcher has started" in found.text
-
-
 def test_what_ranks_measure_is_added_up(tmp_path):
     pytest.importorskip("pytest_cov")
     lib = """

@@ -110,14 +110,15 @@ def process_group(request: pytest.FixtureRequest, procession_torch: Any) -> Iter
     mine = _rank_of(request)
     dist = procession_torch
     if not (mine.kept and dist.is_initialized()):
-        seconds = mine.timeout + AFTER_LIMIT if mine.timeout else 1800
+        asked = mine.request
+        seconds = asked["timeout"] + AFTER_LIMIT if asked["timeout"] else 1800
         limit = timedelta(seconds=min(seconds, LONGEST))
-        _groups[mine.store] += 1
-        store = dist.FileStore(mine.store)
+        _groups[asked["store"]] += 1
+        store = dist.FileStore(asked["store"])  # the same in all ranks
         store.set_timeout(limit)
-        store = dist.PrefixStore(str(_groups[mine.store]), store)
+        store = dist.PrefixStore(str(_groups[asked["store"]]), store)
         dist.init_process_group(
-            mine.backend, store=store, rank=mine.number, world_size=mine.size, timeout=limit
+            asked["backend"], store=store, rank=mine.number, world_size=mine.size, timeout=limit
         )
     try:
         yield dist.group.WORLD

@@ -97,13 +97,13 @@ class GroupTalk(Conversation):
 
     def _wait_for_end(self) -> None:
         """Have ranks that are done with their test end, soon."""
-        said, patience = "a rank did not end after its test", LINGER
-        for rank, told in enumerate(self._ranks):
-            if told["threads"]:
-                which = f"thread{'s' * (len(told['threads']) > 1)} {', '.join(told['threads'][:3])}"
-                said = f"the test was over, but rank {rank} had not ended: its {which} went on"
-                patience = LINGER_FOR_THREADS
-        self._late, self._deadline = said, time.monotonic() + patience
+        threads = [
+            f"{t} of rank {r}" for r, told in enumerate(self._ranks) for t in told["threads"]
+        ]
+        self._late = "a rank did not end after its test"
+        if threads:
+            self._late = f"the test was over, but threads went on: {', '.join(threads[:3])}"
+        self._deadline = time.monotonic() + (LINGER_FOR_THREADS if threads else LINGER)
         self._end_others_at = None
 
     def _lend_terminal(self, rank: int) -> None:

@@ -36,7 +36,7 @@ from procession.pytest import inrank, renew
 from procession.pytest.conversation import Conversation
 from procession.pytest.marks import asked_of, count_of
 from procession.pytest.meeting import ALL_THERE, door_of, gathered, joined, not_together
-from procession.pytest.place import of_this_process
+from procession.pytest.place import place_of
 from procession.pytest.processes import forked
 from procession.pytest.reporting import ALONE, Reporting
 from procession.pytest.stackframes import noted, of_processes
@@ -67,7 +67,7 @@ def begin(config: Any) -> None:
         if config.getoption(option, None):
             raise pytest.UsageError(f"--ranks-from-environment and {name} exclude each other")
     try:
-        place = of_this_process()
+        place = place_of(os.environ, os.getppid())
     except ValueError as e:
         raise not_together(str(e)) from None
     kind = Member if place.number else First

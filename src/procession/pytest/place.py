@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from procession.values.base import Value
 
 TYPE_CHECKING = False
@@ -57,25 +55,3 @@ def place_of(environment: Mapping[str, str], parent: int) -> Place:
 
 def _several(environment: Mapping[str, str], rank: str) -> bool:
     return rank == "SLURM_PROCID" and environment.get("SLURM_NNODES", "1") != "1"
-
-
-def hint() -> None:
-    """Warn if this process is one of several ranks, each of which would run all tests in ranks."""
-    try:
-        place = of_this_process()
-    except ValueError:
-        return
-    if place.size > 1:
-        import warnings
-
-        said = (
-            f"this is rank {place.number} of {place.size} that a launcher has started, and each of "
-            "them runs all tests in ranks of its own; with --ranks-from-environment, they are the "
-            "ranks of the tests"
-        )
-        warnings.warn(said, stacklevel=2)
-
-
-def of_this_process() -> Place:
-    """Find out of this process. Raises ValueError, see `place_of`."""
-    return place_of(os.environ, os.getppid())

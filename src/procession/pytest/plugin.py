@@ -99,7 +99,5 @@ def pytest_collection_finish(session: Any) -> None:
                 "once: deselect tests with ranks (-m 'not ranks'), or use --pdb"
             )
         from procession.pytest.parent import Parent
-        from procession.pytest.place import hint
 
-        hint()
         config.pluginmanager.register(Parent(session), "ranks")

@@ -32,19 +32,16 @@ def say(line: Connection, message: Any) -> None:
 class Rank:
     """A rank as its fixtures see it.
 
-    number, size: which of how many. timeout: seconds that the test has, 0 for no limit. backend: of
-    its process group. store: the file where this meets, the same in all ranks. kept: this process
-    runs other tests, too.
+    request: what it is asked to run. number, size: which of how many. kept: this process runs other
+    tests, too.
     """
 
     def __init__(
         self, request: dict[str, Any], line: Connection, number: int | None = None
     ) -> None:
         self.number = int(os.environ["RANK"]) if number is None else number
+        self.request = request
         self.size: int = request["nproc"]
-        self.timeout: float = request["timeout"]
-        self.backend: str = request["backend"]
-        self.store: str = request["store"]
         self.kept: bool = request["method"] == "keep"
         self._line = line
         self._lock = threading.RLock()  # threads of a test may gather, and none may tear a message
