@@ -121,15 +121,16 @@ def run_item(session: Any, rank: Rank, request: dict[str, Any]) -> None:
     _reporter.begin(rank)
     try:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        return
     except pytest.exit.Exception as e:
-        rank.tell("report", {"exit": str(e.msg), "code": e.returncode})
-        rank.tell("failed", time.monotonic_ns())  # the others need not come to their end
+        report: dict[str, Any] = {"exit": str(e.msg), "code": e.returncode}
     except KeyboardInterrupt as e:
         said = f"raised by rank {rank.number} of {rank.size} in {item.nodeid}"
         frames = reversed(traceback.extract_tb(e.__traceback__))
         at = [(frame.filename, frame.lineno, frame.name) for frame in frames]
-        rank.tell("report", {"interrupt": said, "at": at})
-        rank.tell("failed", time.monotonic_ns())
+        report = {"interrupt": said, "at": at}
+    rank.tell("report", report)
+    rank.tell("failed", time.monotonic_ns())  # the others need not come to their end
 
 
 def prepare(config: Any) -> None:

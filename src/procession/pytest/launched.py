@@ -242,8 +242,7 @@ class Reporter(Reporting):
         signals: int,
         files: str,
     ) -> None:
-        super().__init__(session.config)
-        self._session = session
+        super().__init__(session)
         self._lines = lines
         self.pids = pids
         self.signals = signals
@@ -251,7 +250,6 @@ class Reporter(Reporting):
         self._over: Told | None = None  # the test after which the session cannot go on
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)  # the ranks say what follows
-        self._note_items(session)
         for item in session.items:
             self._limits.setdefault(item, 0.0)
             self._stand_in(item)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import secrets
 import select
+from contextlib import nullcontext
 
 import pytest
 
@@ -50,8 +51,7 @@ class Parent(Reporting):
     """Runs the marked tests of a session in ranks."""
 
     def __init__(self, session: Any) -> None:
-        super().__init__(session.config)
-        marked = self._note_items(session)
+        super().__init__(session)
         self._owner = os.getpid()
         # What ranks have, whatever tests without ranks have changed here.
         self._variables, self._directory = dict(os.environ), os.getcwd()
@@ -59,28 +59,24 @@ class Parent(Reporting):
         self._made: set[Any] = set()  # the shared fixtures that it has made
         self._kept: Ranks | None = None
         self._slots = slots_of(session.config)
-        for item in marked:
+        for item in self._limits:
             _ = item.location  # pytest keeps it; otherwise each rank would have to find it
-        self._spare = Spare(session) if marked else None
+        self._spare = Spare(session) if self._limits else None
         if self._config.getoption("--ranks-template"):
             spawned.begin()
-        for item in marked:
+        for item in self._limits:
             self._stand_in(item)
 
     # -- a test
 
     def _asked(self, item: Any, request: Told) -> Told:
-        if self._slots is not None:
-            self._slots.take(request["nproc"])
         try:
-            return self._run_in_ranks(item, request)
+            with self._slots.held(request["nproc"]) if self._slots else nullcontext():
+                return self._run_in_ranks(item, request)
         except GroupFailed as e:
             return {"fault": str(e)}
         except (ProcessionError, OSError) as e:
             return {"fault": f"the ranks could not be started: {e}"}
-        finally:
-            if self._slots is not None:
-                self._slots.give_back()
 
     def _request(self, item: Any, asked: Asked) -> Told:
         request = super()._request(item, asked)

@@ -42,21 +42,17 @@ class RanksFailed(BdbQuit):
 
 
 class Reporting:
-    """Reports what the marked tests of a session come to in ranks."""
+    """Reports what the marked tests of a session, which has collected, come to in ranks."""
 
-    def __init__(self, config: Any) -> None:
-        self._config = config
-        self._limits: dict[Any, float | None] = {}  # of tests in ranks, by pytest-timeout
+    def __init__(self, session: Any) -> None:
+        self._session, self._config = session, session.config
+        marked = [item for item in session.items if item.get_closest_marker("ranks")]
+        # The limits of tests in ranks, by pytest-timeout.
+        self._limits: dict[Any, float | None] = dict.fromkeys(marked)
         self._verdicts: dict[Any, Verdict] = {}
         self._interrupted: tuple[str, str] | None = None  # a test, and where its ranks were
         self._after: Any = None  # the test that pytest runs next
         self._count = 0
-
-    def _note_items(self, session: Any) -> list[Any]:
-        """Note what was collected; gives the items with ranks."""
-        marked = [item for item in session.items if item.get_closest_marker("ranks")]
-        self._limits = dict.fromkeys(marked)
-        return marked
 
     def _asked(self, item: Any, request: Told) -> Told:
         """Have the ranks run a test; gives what came of it."""
@@ -84,7 +80,7 @@ class Reporting:
         base = self._config._tmp_path_factory.getbasetemp()
         name = "".join(c if c.isalnum() else "_" for c in item.name)[:30]
         return {
-            "item": item.session.items.index(item),
+            "item": self._session.items.index(item),
             "nproc": count_of(item, asked),
             "timeout": usual_limit(self._config) if limit is None else seconds_of(limit, LIMIT),
             "backend": asked.backend,

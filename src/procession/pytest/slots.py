@@ -12,9 +12,11 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
     from typing import Any
 
@@ -29,13 +31,18 @@ class Slots:
         self._fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         self._most = most
 
-    def take(self, number: int) -> None:
-        """Wait until so many ranks may run."""
+    @contextmanager
+    def held(self, number: int) -> Generator[None]:
+        """Wait until so many ranks may run; they do until others have them."""
         fcntl.lockf(self._fd, fcntl.LOCK_EX, 1, self._most)
         number = min(number, self._most)
         while not any(self._took(number, at) for at in range(self._most - number + 1)):
             time.sleep(PAUSE)
         fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, self._most)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._fd, fcntl.LOCK_UN)
 
     def _took(self, number: int, at: int) -> bool:
         try:
@@ -43,10 +50,6 @@ class Slots:
         except OSError:
             return False
         return True
-
-    def give_back(self) -> None:
-        """Let others have them."""
-        fcntl.lockf(self._fd, fcntl.LOCK_UN)
 
 
 def slots_of(config: Any) -> Slots | None:

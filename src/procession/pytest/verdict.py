@@ -249,8 +249,7 @@ def _line_of(report: Told, crash: Told) -> str:
 def _output(ranks: Sequence[Told], first: int | None) -> tuple[tuple[str, str], ...]:
     """Give what ranks wrote: all of the one to blame, the end of what the others wrote."""
     found: list[tuple[str, str]] = []
-    order = [*([] if first is None else [first]), *(r for r in range(len(ranks)) if r != first)]
-    for rank in order:
+    for rank in sorted(range(len(ranks)), key=lambda rank: rank != first):
         told = ranks[rank]
         phases, failing = phases_of(told), _failing(told)
         sections = [tuple(each) for each in (phases[-1]["sections"] if phases else ())]
