@@ -117,14 +117,11 @@ class Parent(Reporting):
             elif broken or request["next"] is None:
                 self._end_kept(by_themselves=not broken)
 
-    def _started(self, item: Any, request: Told, key: Any = None) -> Ranks:
-        """Start ranks that wait for a test: `key` says for which ones, if they are kept."""
-        server: Agent | None = None
-        function: Any = _nothing
-        args: tuple[Any, ...] = ()
+    def _started(self, item: Any, request: Told) -> Ranks:
+        """Start ranks that wait for a test, or if they are kept, for several."""
+        server, args = None, ()
         method = request["method"]
         if method == "spawn":
-            function = fresh.run
             # Of a file outside the root directory, the name of a test does not have the path.
             where = f"{item.path}::{item.nodeid.partition('::')[2]}"
             args = (fresh.options_of(item.config), where, item.nodeid, request["item"])
@@ -133,7 +130,7 @@ class Parent(Reporting):
         door = f"procession-pytest-{secrets.token_hex(16)}"
         changed = dict(self._variables.items() ^ os.environ.items())
         spec = make_spec(
-            function,
+            fresh.run if method == "spawn" else _nothing,
             nproc=request["nproc"],
             args=args,
             env={**{name: self._variables.get(name) for name in changed}, DOOR: door},
@@ -144,7 +141,7 @@ class Parent(Reporting):
             hang=Hang(start=60.0),
             logs=Logs() if self._config.getoption("capture") == "no" else Logs(ranks=()),
         )
-        return Ranks(spec, door, request["files"], server, key)
+        return Ranks(spec, door, request["files"], server, request["keep"])
 
     # -- what ranks come from
 
@@ -204,7 +201,7 @@ class Parent(Reporting):
             said = f"the ranks kept before were lost between two tests, these are new ({why})"
             warn(pytest.PytestWarning(said), str(item.path), 0)
         self._end_kept()
-        self._kept = self._started(item, request, request["keep"])
+        self._kept = self._started(item, request)
         return self._kept
 
     def _end_kept(self, by_themselves: bool = True) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -39,13 +40,9 @@ def captured(files: str, rank: int) -> list[tuple[str, str]]:
     """Read what a rank had written that its report does not have. files: as for `capture`."""
     found: list[tuple[str, str]] = []
     for stream in ("out", "err"):
-        try:
-            with open(os.path.join(files, f"{rank}.{stream}"), "rb") as f:
-                text = f.read().decode(errors="replace")
-        except OSError:
-            continue
-        if text:
-            found.append((f"Captured std{stream}", without_runner(text)))
+        with suppress(OSError), open(os.path.join(files, f"{rank}.{stream}"), "rb") as f:
+            if text := f.read().decode(errors="replace"):
+                found.append((f"Captured std{stream}", without_runner(text)))
     return found
 
 
