@@ -12,7 +12,7 @@ def report(outcome="passed", when="call", at=1, message="assert 1 == 2", line=5,
 
 
 def rank(*reports, done=True, **more):
-    return {"reports": list(reports), "done": done, "failed_at": 0, "left": [], **more}
+    return {"reports": list(reports), "done": done, "left": [], **more}
 
 
 def verdict(*ranks, **more):

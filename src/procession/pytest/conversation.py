@@ -36,7 +36,7 @@ class Conversation:
         self._began = time.monotonic()
         self._size: int = request["nproc"]
         self._ranks: list[Told] = [
-            {"reports": [], "done": False, "failed_at": 0, "left": []} for _ in range(self._size)
+            {"reports": [], "done": False, "failed": False, "left": []} for _ in range(self._size)
         ]
         self._came: Told = {"ranks": self._ranks, "over": "", "left": []}
         self._gathering: dict[int, bytes] = {}
@@ -104,9 +104,9 @@ class Conversation:
         told = self._ranks[rank]
         if kind == "report":
             told["reports"].append(value)
-        elif kind == "failed":
-            told["failed_at"] = value
-            self._end_others_in(self.PATIENCE)
+            if value.get("outcome") == "failed" or "exit" in value or "interrupt" in value:
+                told["failed"] = True
+                self._end_others_in(self.PATIENCE)
         elif kind == "done":
             told.update(value, done=True)
             self._answer_gathering()

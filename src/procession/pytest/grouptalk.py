@@ -79,7 +79,7 @@ class GroupTalk(Conversation):
 
     def _take(self, rank: int, kind: str, value: Any) -> None:
         super()._take(rank, kind, value)
-        if kind == "failed":
+        if kind == "report" and self._ranks[rank]["failed"]:
             self._patient_until = self._patient_until or time.monotonic() + MORE_PATIENCE
         elif kind == "done":
             if all(told["done"] for told in self._ranks):
@@ -189,7 +189,7 @@ class GroupTalk(Conversation):
             stacks = noted(stacks, self._ranks)
             if stacks and came["over"]:
                 came["stacks"] = format_stacks(stacks)
-            if end.failures or came["over"] or any(told["failed_at"] for told in self._ranks):
+            if end.failures or came["over"] or any(told["failed"] for told in self._ranks):
                 for told in self._ranks:  # that of a rank that was ended is no failure
                     told.pop("crash", None)
             for each in end.failures:

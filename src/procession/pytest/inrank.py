@@ -130,7 +130,6 @@ def run_item(session: Any, rank: Rank, request: dict[str, Any]) -> None:
         at = [(frame.filename, frame.lineno, frame.name) for frame in frames]
         report = {"interrupt": said, "at": at}
     rank.tell("report", report)
-    rank.tell("failed", time.monotonic_ns())  # the others need not come to their end
 
 
 def prepare(config: Any) -> None:
@@ -149,7 +148,6 @@ class _Reporter:
         """A test begins."""
         self._other_size, self._size = rank.size != self._size, rank.size
         self._rank = rank
-        self._failed = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool:
@@ -171,9 +169,6 @@ class _Reporter:
         data = hook.pytest_report_to_serializable(config=item.config, report=report)
         data["monotonic"] = time.monotonic_ns()
         self._rank.tell("report", data)
-        if report.failed and not self._failed:
-            self._failed = True
-            self._rank.tell("failed", data["monotonic"])
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

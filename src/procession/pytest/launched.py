@@ -316,7 +316,6 @@ class SessionTalk(Conversation):
         self.why = ""
         self._of = reporter
         self._given_up = False
-        self._others = f"had not ended {self.PATIENCE:g} s after another had failed"
 
     def _begin(self) -> None:
         self._select.register(self._of.signals, selectors.EVENT_READ, self._hear_signals)
@@ -327,10 +326,8 @@ class SessionTalk(Conversation):
             return
         self._select.unregister(self._of.signals)
         self._end_others_at = time.monotonic() + AFTER_SIGTERM
-        self._others = "had not ended when rank 0 had"
         if heard:
             self.why = self._came["over"] = ENDED
-            self._others = "had not ended when the launcher ended this session (SIGTERM)"
 
     def _undone(self) -> list[int]:
         return [rank for rank in range(self._size) if not self._is_done(rank)]
@@ -342,9 +339,9 @@ class SessionTalk(Conversation):
         return self._given_up or not self._undone()
 
     def _end(self, late: str) -> None:
-        said = "had not ended in time" if late else self._others
         self._came["over"] = late or self._came["over"]
-        self.why = f"{format_ranks(self._undone())} {said}: the session cannot go on"
+        why = f"{format_ranks(self._undone())} had not ended: the session cannot go on"
+        self.why = "; ".join(filter(None, (self.why, why)))
         self._given_up = True
 
     def _conclude(self) -> None:
