@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 
 from procession.pytest import fixtures
 
@@ -33,10 +34,8 @@ class Lent:
         self._before = signal.signal(signal.SIGINT, self._pass_on)
 
     def _pass_on(self, number: int, _frame: object) -> None:
-        try:
+        with suppress(OSError):  # it has ended
             os.kill(self._pid, number)
-        except OSError:
-            pass  # it has ended
 
     def take_back(self) -> None:
         """Have it again."""

@@ -209,10 +209,5 @@ class _Reporter:
         """Leave time limits to who knows where all ranks are."""
         return True
 
-    @pytest.hookimpl(tryfirst=True, optionalhook=True)
-    def pytest_timeout_cancel_timer(self) -> bool:
-        """There is no timer."""
-        return True
-
 
 _reporter = _Reporter()

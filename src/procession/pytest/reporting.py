@@ -147,11 +147,6 @@ class Reporting:
         self._limits[item] = settings.timeout
         return True
 
-    @pytest.hookimpl(tryfirst=True, optionalhook=True)
-    def pytest_timeout_cancel_timer(self, item: Any) -> bool | None:
-        """Have no timer removed that was not set."""
-        return True if item in self._limits else None
-
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the ranks were when a test was interrupted."""
         if self._interrupted is not None:
