@@ -269,6 +269,13 @@ def test_a_lost_node_is_replaced(tmp_path, slots, restart):
     assert (engine.processes[slot] is first) == (slots == 3)
 
 
+def test_lines_of_several_nodes_are_whole(capfd):
+    program = ["sh", "-c", 'printf "begins $RANK, "; sleep 1; echo "ends $RANK"']
+    procession.run(program, engine=LocalEngine(2), nproc=1)
+    lines = capfd.readouterr().out.splitlines()
+    assert {*lines} == {f"[{n}:{n}] begins {n}, ends {n}" for n in range(2)}
+
+
 def test_its_events_are_those_of_all_ranks_by_their_numbers(tmp_path):
     wait = "touch $0/$RANK; until [ $(ls $0 | wc -l) = 6 ]; do sleep 0.01; done"
     group, _ = start(["sh", "-c", f"{wait}; [ $RANK != 4 ] || exit 7", str(tmp_path)])

@@ -89,7 +89,7 @@ def _go_by_slurm(parser: Parser, words: Sequence[str], job: str) -> None:
     pty = ["--pty"] if command == "attach" and os.isatty(0) and os.isatty(1) else []
     line = [
         "srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={host}",
-        "--quiet", "--unbuffered", *pty, *own_python(COMMAND, command, *words),
+        "--quiet", "--disable-status", "--unbuffered", *pty, *own_python(COMMAND, command, *words),
     ]  # fmt: skip
     env = {n: v for n, v in os.environ.items() if not n.startswith("SLURM_") or n == "SLURM_CONF"}
     sys.stdout.flush()
