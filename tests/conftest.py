@@ -121,3 +121,24 @@ def no_launcher_around(monkeypatch, request):
         monkeypatch.delenv(name, raising=False)
     if request.path.parent.name == "cli" and request.path.stem != "test_cli_place":
         monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def hello(tmp_path):
+    """Give a script that writes a line to each stream."""
+    path = tmp_path / "hello.py"
+    path.write_text(
+        'import os, sys\nprint("hello from", os.environ["RANK"])\n'
+        'print("problem of", os.environ["RANK"], file=sys.stderr)\n'
+    )
+    return path
+
+
+@pytest.fixture
+def console():
+    """Give a console that leads to a pipe."""
+    from following import piped
+
+    with piped() as (console, viewer):
+        console.viewer = viewer
+        yield console
