@@ -126,7 +126,7 @@ class Recovery:
     def notes(self) -> list[str]:
         """What the report says about attempts before the last one, and why there is no other."""
         left_out = self._followed - len(self._before)
-        said = f"(not shown: {left_out} failures before; a log directory's events.jsonl has all)"
+        said = f"({left_out} more before these, not shown; a log directory's events.jsonl has all)"
         more = [said] if left_out > 0 else []
         why = [f"not started again: {self._why} [P409]"] if self._why else []
         return [*more, *self._before, *why]

@@ -154,7 +154,6 @@ class First(Member):
         self._lines: dict[int, Connection] = {}
         self._pids: dict[int, int] = {}
         self._code = 1
-        self._wake = -1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -173,12 +172,13 @@ class First(Member):
         self._line, line = Pipe()
         signals, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         lines, pids = {0: line, **self._lines}, {0: os.getpid(), **self._pids}
+        signal.signal(signal.SIGTERM, self._ended)  # a rank may be lost before this one serves
         pid = forked()
         if not pid:
-            os.close(self._wake)
             self._line.close()
             config.pluginmanager.unregister(self)
             reporter = Reporter(session, lines, pids, signals, files)
+            os.close(self._wake)
             config.pluginmanager.register(reporter, "ranks-launched")
             return None
         os.close(signals)

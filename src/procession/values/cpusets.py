@@ -42,7 +42,7 @@ def deal(cpus: Sequence[Cpu], nproc: int, count: int) -> Sets:
     """
     if nproc * count > len(cpus):
         raise ValueError(
-            f"{nproc} ranks with {count} CPUs each need {count * nproc}, "
+            f"cpus_per_rank: {nproc} ranks with {count} CPUs each need {count * nproc}, "
             f"but this process may use {len(cpus)}"
         )
     ordered = in_order(cpus)
