@@ -9,7 +9,7 @@ import threading
 import time
 
 import procession
-from procession.worker.stackfile import SIGNAL
+from procession.worker.stackfile import GENTLE, SIGNAL
 
 LONG = 1000
 THREADS = 5  # besides the main one, where there are some
@@ -52,7 +52,8 @@ def block():
 
 
 def handle():
-    signal.signal(SIGNAL, lambda *_: os.environ.update(HANDLED="1"))
+    for number in (SIGNAL, GENTLE):
+        signal.signal(number, lambda *_: os.environ.update(HANDLED="1"))
     sleep()
 
 

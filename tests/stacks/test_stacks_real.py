@@ -246,7 +246,8 @@ def deaf_or_failing(where):
     """Rank 0 gives no stack, and rank 1 fails when it is told to."""
     place = Path(where)
     if os.environ["RANK"] == "0":
-        signal.signal(stackwork.SIGNAL, lambda *_: None)
+        for number in (stackwork.SIGNAL, stackwork.GENTLE):
+            signal.signal(number, lambda *_: None)
         (place / "deaf").touch()
         time.sleep(1000)
     until((place / "fail").exists, patience=100)

@@ -86,8 +86,7 @@ class Channel:
         self._data += data
         while not self._left and not self._described and len(self._data) >= HEADER.size:
             kind, length, at = HEADER.unpack_from(self._data)
-            fault = self._fault(kind, length)
-            if fault:
+            if fault := self._fault(kind, length):
                 self._refused = True
                 self._tell("refused", self.rank, fault)
                 return

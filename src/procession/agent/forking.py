@@ -329,8 +329,7 @@ def remove_traces(common: Job) -> None:
             os.rmdir(path)
         except OSError:
             pass  # never made, or removed already
-    scratch = common.get("scratch")
-    if scratch:
+    if scratch := common.get("scratch"):
         import shutil
 
         shutil.rmtree(scratch, ignore_errors=True)

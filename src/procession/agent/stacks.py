@@ -3,12 +3,12 @@
 Theory of operation. See `worker.stackfile` for how a rank answers. Before it is asked, it is looked
 at: the signal goes only to a rank that has a handler for it (a program that a rank has become has
 none). It does not go to a rank that is stopped, has the signal blocked, or sleeps until a signal
-comes (ours would wake it). One that runs is asked gently, and with the other signal if it has not
-answered and sleeps now, or has had the CPU for some time: on a busy machine it waits for that.
-Timers of the loop look at the memory file repeatedly: the kernel does not notify anybody of its
-growth, and the whole takes a few milliseconds. A dump is complete when the outermost frame of the
-main thread is there; if that frame is not known, when the dump has not grown although its writer
-has had the CPU for some time, or sleeps.
+comes (ours would wake it). It is asked gently, and with the other signal if it has not answered and
+sleeps from one look to the next, or has had the CPU for some time: on a busy machine it waits for
+that. Timers of the loop look at the memory file repeatedly: the kernel does not notify anybody of
+its growth, and the whole takes a few milliseconds. A dump is complete when the outermost frame of
+the main thread is there; if that frame is not known, when the dump has not grown although its
+writer has had the CPU for some time, or sleeps.
 
 What another process has written is not trusted: who reads it expects any bytes.
 """
@@ -50,7 +50,9 @@ SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks of the loop, which 
 TO_MAIN_THREAD = 1  # PIDFD_SIGNAL_THREAD, since Linux 6.9: to the thread whose number the pid is
 # Nanoseconds on the CPU after which one that has not answered is in native code, or after which a
 # dump whose end is not known is whole; the kernel may count them one tick of its clock too late.
+# One that often wakes up is in native code if it has not answered when looks are so far apart.
 NATIVE, UNCHANGED = 10_000_000, 4_000_000
+RESTLESS = 0.005
 # The outermost frame of a rank: of `entry.py`, or of the launcher that it was forked from.
 ENDS = ('/procession/agent/entry.py"', '"<string>"', '"<frozen runpy>"')
 
@@ -70,15 +72,17 @@ class Taken(Record):
 
 
 class _Asked(Record):
-    """One that was asked. used: see `_used`, of one that was asked gently; -1 of others.
+    """One that was asked. used: see `_ran`, of one that was asked gently; -1 of others.
 
-    grown: the same when its dump was seen to grow no more, None before that.
+    turns: the same, at the last look. grown: `used` when its dump was seen to grow no more, None
+    before that.
     """
 
     taken: Taken
     pidfd: int
     fd: int
     used: int
+    turns: int = -1
     grown: int | None = None
 
     def close(self) -> None:
@@ -119,20 +123,18 @@ class Stacks:
         wanted, seconds, self._done = self._queue.popleft()
         self._ends = time.monotonic() + seconds
         self._pause, self._all = SHORTEST, []
-        ready: list[tuple[Taken, int, int]] = []
+        ready: list[_Asked] = []
         for rank, pid in wanted():
             taken = Taken(rank, pid)
             self._all.append(taken)
             pidfd = pidfd_of(pid)
             fd = _look_at(taken, pidfd)
             if fd >= 0:
-                ready.append((taken, pidfd, fd))
+                ready.append(_Asked(taken, pidfd, fd, _ran(pid)[1]))
             elif pidfd >= 0:
                 os.close(pidfd)
-        for taken, pidfd, fd in ready:  # all in one go, for a picture of one moment
-            used = _used(taken.pid) if taken.letter == "R" else -1
-            asked = _Asked(taken, pidfd, fd, used)
-            if _ask(asked, SIGNAL if asked.used < 0 else GENTLE):
+        for asked in ready:  # all in one go, for a picture of one moment
+            if _ask(asked, GENTLE):
                 self._open.append(asked)
             else:
                 asked.close()
@@ -152,11 +154,9 @@ class Stacks:
             if _is_whole(asked) or not self._lives(asked.taken.rank):
                 asked.close()
                 continue
-            if asked.used >= 0 and not asked.taken.text:
-                used = _used(asked.taken.pid)
-                if used < 0 or used >= asked.used + NATIVE:
-                    asked.used = -1
-                    _ask(asked, SIGNAL)
+            if asked.used >= 0 and not asked.taken.text and _stands_still(asked, self._pause):
+                asked.used = -1
+                _ask(asked, SIGNAL)
             still.append(asked)
         self._open = still
         self._wait()
@@ -203,11 +203,22 @@ def _look_at(taken: Taken, pidfd: int) -> int:
     return _memory_file(taken.pid)
 
 
-def _used(pid: int) -> int:
-    """Give for how long a process's main thread has run, in nanoseconds; -1 if it does not run."""
-    state, place = state_of(pid), f"/proc/{pid}/task/{pid}/schedstat"
-    runs = state is not None and state.letter == "R"
-    return int((read(place) or "-1").split()[0]) if runs else -1
+def _ran(pid: int) -> tuple[bool, int, int]:
+    """Give what the main thread of a process has done, in its own CPU time or, else, in ours.
+
+    That is whether it runs now, or waits for a CPU; for how many nanoseconds it has run; and how
+    often it got a CPU.
+    """
+    state, counted = state_of(pid), read(f"/proc/{pid}/task/{pid}/schedstat")
+    used, _, turns = map(int, (counted or f"{time.monotonic_ns()} 0 0").split())
+    return state is not None and state.letter == "R", used, turns
+
+
+def _stands_still(asked: _Asked, pause: float) -> bool:
+    """Tell whether one that does not answer is in native code, so that its frames stand still."""
+    runs, used, turns = _ran(asked.taken.pid)
+    before, asked.turns = asked.turns, turns
+    return used >= asked.used + NATIVE if runs else turns == before or pause > RESTLESS
 
 
 def _ask(asked: _Asked, number: int) -> bool:
@@ -258,9 +269,9 @@ def _is_whole(asked: _Asked) -> bool:
         return last.partition(b", line ")[0].decode(errors="replace").endswith(ENDS)
     if not text.endswith(b"\n"):
         return False
-    used = _used(asked.taken.pid)
+    runs, used, _ = _ran(asked.taken.pid)
     asked.grown = used if asked.grown is None else asked.grown
-    return used < 0 or used >= asked.grown + UNCHANGED
+    return not runs or used >= asked.grown + UNCHANGED
 
 
 def _read(fd: int) -> bytes:

@@ -3,8 +3,8 @@
 Theory of operation. `faulthandler` handles the signal in C: also while a thread holds the
 interpreter's lock, or waits in native code. But an interpreter that runs Python code is now and
 then between two frames, and dies of such a look at them (seen in 3.11 to 3.13; see CPython's issue
-123967). So one that runs is first asked by another signal, whose handler is Python's, and is called
-between two instructions. If it does not answer, it runs native code, where its frames stand still.
+123967). So it is first asked by another signal, whose handler is Python's, and is called between
+two instructions. If it does not answer, it is in native code, where its frames stand still.
 
 It is written to a memory file of the rank; a pipe could be full, and block the rank in its handler.
 The launcher opens that file through /proc when it needs the stacks, so that a launch pays only for
