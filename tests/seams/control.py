@@ -6,7 +6,6 @@ __getattr__ = lazily(
     {
         "procession.control": "index runs",
         "procession.control.ask": "Connection Ended NotAnswered sockets",
-        "procession.control.door": "Door",
         "procession.control.leftover": "dead_sockets left_behind read_processes",
         "procession.control.serve": "Lines decode",
         "procession.control.runs": "NotFound Run choose find_run",

@@ -37,7 +37,6 @@ from procession.values.errors import SpecError
 if TYPE_CHECKING:
     import _socket
 
-    from procession.control.door import Shared
 
 VERSION = 1
 MOST_LINE = 64 << 10  # bytes of a request
@@ -82,9 +81,10 @@ class Lines:
 class Visit:
     """The visit of one client. Its public methods but `serve` are the requests."""
 
-    def __init__(self, guest: _socket.socket, shared: Shared) -> None:
+    def __init__(self, guest: _socket.socket, reach: Any) -> None:
         self._guest = guest
-        self._shared = shared
+        self._reach = reach
+        self._driver = reach.run.driver
         self._who = ""
         self._place: tuple[int, int] | None = None  # in the log, if it is followed
 
@@ -97,8 +97,8 @@ class Visit:
             self._who = f"pid {pid}, user {uid}"
             for line in self._lines():
                 self._answer(line)
-            if self._shared.ending is not None:
-                self._tell_end(self._shared.ending)
+            if self._reach.ending is not None:
+                self._tell_end(self._reach.ending)
         except ValueError as e:
             self._say(error=str(e))
         except OSError:
@@ -141,11 +141,11 @@ class Visit:
 
     def look(self) -> Any:
         """Give what is known of the run; see `Group.look`."""
-        return self._shared.run.look()
+        return self._reach.run.look()
 
     def log(self, lines: int | None = None, follow: bool | None = None) -> None:
         """Give the last lines, and with `follow` those that come."""
-        recent = self._shared.display.recent
+        recent = self._driver.display.recent
         self._say(to="log", value={"seen": recent is not None})
         if recent is not None:
             place, blocks = recent.last(lines or 0)
@@ -156,32 +156,32 @@ class Visit:
 
     def stop(self, signal: int | None = None, grace: float | None = None) -> str:
         """End the run; see `Group.stop`."""
-        self._shared.run.stop(signal=signal, grace=grace, wait=False)
-        number = self._shared.driver.stop_signal if signal is None else signal
-        self._shared.note_stop(number, self._who)
+        self._reach.run.stop(signal=signal, grace=grace, wait=False)
+        number = self._driver.stop_signal if signal is None else signal
+        self._reach.note_stop(number, self._who)
         return "asked"
 
     def kill(self) -> str:
         """End the run by SIGKILL."""
-        self._shared.run.kill(wait=False)
-        self._shared.note_stop(9, self._who)
+        self._reach.run.kill(wait=False)
+        self._reach.note_stop(9, self._who)
         return "asked"
 
     def signal(self, rank: int, signal: int) -> str:
         """Send a signal to a rank."""
-        self._shared.run.send_signal(rank, signal)
+        self._reach.run.send_signal(rank, signal)
         return "sent"
 
     def stacks(self, native: bool | None = None) -> Any:
         """Say where ranks are; see `Group.stacks`."""
         seconds = NATIVE_SECONDS if native else STACK_SECONDS
-        return self._shared.driver.stacks(seconds, native=bool(native))
+        return self._driver.stacks(seconds, native=bool(native))
 
     # -- events
 
     def _give_log(self) -> bool:
         """Give some more of the log; tells whether there was any."""
-        recent = self._shared.display.recent
+        recent = self._driver.display.recent
         if recent is None or self._place is None:
             return False
         self._place, missed, blocks = recent.read(self._place)

@@ -26,8 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.control.door import AnyDriver
     from procession.control.reach import Reach
+    from procession.group.result import AnyDriver
     from procession.preload.plan import Plan
     from procession.prepare.placing import Placed
     from procession.prepare.resources import Resources
@@ -96,7 +96,7 @@ class Group(Waiting):
         try:
             from procession.control.reach import Reach
 
-            self._reach = Reach(self, self.driver, self.driver.display, self.driver.run_id)
+            self._reach = Reach(self)
             if self.run_dir:
                 from procession.control.index import note_run
 

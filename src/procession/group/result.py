@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from procession.control.door import AnyDriver
+    from procession.driver.job import JobDriver
+    from procession.driver.local import LocalDriver
+
+    AnyDriver = LocalDriver | JobDriver
 
 
 class StillRuns(TimeoutError):
