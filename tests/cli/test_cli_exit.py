@@ -126,7 +126,7 @@ def test_ranks_get_the_signal_that_the_command_got(tmp_path):
 STUBBORN = """
     import os, pathlib, signal, sys
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: print("I stay"))
+        signal.signal(number, lambda *_: os.write(1, b"I stay\\n"))
     pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(f"{os.getpid()}\\n")
     print("ready")
     while True:

@@ -23,17 +23,17 @@ RUDE = """
     time.sleep(600)
     """
 CATCHING = """
-    import signal, time
+    import os, signal, time
     import procession
     caught = []
-    signal.signal(signal.SIGUSR1, lambda *_: caught.append(print("caught", flush=True)))
+    signal.signal(signal.SIGUSR1, lambda *_: caught.append(os.write(1, b"caught\\n")))
     print("works", flush=True)
     while not (procession.stopping() and caught):
         time.sleep(0.002)
     """
 FORWARDED = """
-    import signal, sys
-    signal.signal(signal.SIGUSR1, lambda *_: print("one", flush=True))
+    import os, signal, sys
+    signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b"one\\n"))
     signal.signal(signal.SIGUSR2, lambda *_: sys.exit(0))
     print("works", flush=True)
     while True:
@@ -86,8 +86,8 @@ def test_ctrl_c_ends_a_notice(tmp_path, number):
 
 def test_a_second_sigterm_on_kubernetes_ends_the_notice_and_a_third_one_kills(tmp_path):
     stubborn = """
-        import signal, time
-        signal.signal(signal.SIGTERM, lambda *_: print("heard it", flush=True))
+        import os, signal, time
+        signal.signal(signal.SIGTERM, lambda *_: os.write(1, b"heard it\\n"))
         print("works", flush=True)
         while True:
             time.sleep(600)

@@ -84,8 +84,8 @@ def test_stop_with_another_signal_and_stop_by_force(tmp_path):
     stubborn = write(
         tmp_path / "stubborn.py",
         """
-        import signal, time
-        signal.signal(signal.SIGUSR1, lambda *_: print("heard it"))
+        import os, signal, time
+        signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b"heard it\\n"))
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         print("ready")
         while True:
