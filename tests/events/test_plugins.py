@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import procession
+from engines.localengine import LocalEngine
 from seams.values import SpecError
 from support import run_procession, run_python, write
 
@@ -117,14 +118,14 @@ def site(tmp_path, monkeypatch):
     sys.modules.pop("seen", None)
 
 
-def test_the_entry_points_that_the_environment_names(site, monkeypatch, caplog):
+@pytest.mark.parametrize("engine", [None, LocalEngine(2)])
+def test_the_entry_points_that_the_environment_names(site, monkeypatch, caplog, engine):
     monkeypatch.setenv("PROCESSION_EVENT_HANDLERS", "a, b,c,d,e")
-    procession.run(["true"], nproc=2)
+    procession.run(["true"], nproc=2, engine=engine)
     import seen
 
     assert seen.heard[0] == ("true", 2)
-    assert (seen.heard[1], seen.heard[-1]) == ("starting", "succeeded")
-    assert seen.heard.count("starting") == 1
+    assert (seen.heard.count("starting"), seen.heard[-1]) == (1, "succeeded")
     messages = [r.getMessage() for r in caplog.records if r.name == "procession"]
     assert [m.partition(" raised ")[2].partition(",")[0] for m in messages] == [
         "OSError", "AttributeError", "ModuleNotFoundError",

@@ -213,8 +213,7 @@ def a_failure_never_moves_to_a_later_time(before, event, after, actions):
 def the_cause_only_gives_way_to_an_earlier_failure(before, event, after, actions):
     if not before.failures or revived(before, event):
         return True
-    back = taken_back(before, event)
-    if back:
+    if back := taken_back(before, event):
         return after.failures == [r for r in before.failures if r not in back]
     old, new = before.failures[0], after.failures[0]
     return old == new or after.ranks[new].failed_at < before.ranks[old].failed_at

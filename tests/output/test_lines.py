@@ -40,8 +40,7 @@ def test_what_was_taken_is_named_when_its_line_comes(text, data):
     splitter = LineSplitter()
     shown, partial = [], b""
     for block in chunks(data, text):
-        lines = splitter.feed(block)
-        if lines:
+        if lines := splitter.feed(block):
             first, *others = lines[:-1].split(b"\n")
             assert splitter.continued in (0, len(partial))
             if splitter.continued:

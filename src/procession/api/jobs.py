@@ -10,6 +10,7 @@ from typing import Any
 
 from procession.agent.boot import check_python
 from procession.driver.job import LEASE, JobDriver
+from procession.driver.plugins import chosen, handlers_of
 from procession.driver.reception import Reception
 from procession.engines.contract import Engine, EngineError, EngineEvent, NodeCommand, choose
 from procession.engines.nodeprocess import NodeProcess
@@ -107,8 +108,8 @@ def group_on(
     except OSError as e:
         raise EngineError(e.strerror or str(e)) from None
     engine.check()
-    called = directory_name(work.spec.name, os.environ)
-    directory = Files(work.spec.logs, work.nproc, called)
+    plugins = chosen()
+    directory = Files(work.spec.logs, work.nproc, directory_name(work.spec.name, os.environ))
     try:
         driver = JobDriver(
             work,
@@ -123,10 +124,10 @@ def group_on(
         directory.close()
         raise
     group = Group(driver, control)
-    of_job = {"engine": engine.name, "nodes": work.nodes, "restart": repr(work.spec.restart)}
-    directory.write_run({**asked_of(work.spec, driver.run_id), **of_job})
-    if on_event is not None:
-        group.subscribe(on_event)
+    asked = {**asked_of(work.spec, driver.run_id), "engine": engine.name, "nodes": work.nodes}
+    directory.write_run(asked)
+    for handler in handlers_of(plugins, lambda: asked, on_event):
+        group.subscribe(handler)
     return group
 
 

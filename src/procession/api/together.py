@@ -174,8 +174,7 @@ def _outcome(node: NodeProcess, own: Spec, words: Mapping[str, Any]) -> list[Any
 
 def _values(node: NodeProcess, own: Spec) -> list[Any]:
     """Give the values of this machine's ranks; none where it was not needed."""
-    spare = say_spare(node, own.name)
-    if spare:
+    if spare := say_spare(node, own.name):
         _warn(spare.removeprefix("procession: "))
         return []
     sent = node.own.values if node.own is not None else {}

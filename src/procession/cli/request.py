@@ -84,6 +84,8 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
     node, engine = _located(s, torchrun)
     parts = read_parts(parser, s, rest, torchrun=torchrun)
     nproc = sum(part.nproc for part in parts)
+    if engine is not None and engine.terms is None and not s.text("nproc_per_node").isdecimal():
+        s.notes.append(f"{s.where('nproc_per_node')} counts this machine: each has {nproc} ranks")
     if node.number is not None:
         from procession.cli.location import check_one_rank
 
@@ -92,8 +94,8 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
     if engine is None:
         logs = _detached(s, logs)
     if s.text("event_log_handler") not in ("", "null"):
-        why = "has no effect: see events.jsonl in --log-dir"
-        s.notes.append(f"{s.where('event_log_handler')} {why}")
+        where = s.where("event_log_handler")
+        s.notes.append(f"{where} has no effect: see events.jsonl in --log-dir")
     if s.said("silence_timeout") and not is_seen(audible(logs), nproc):
         s.does_not_apply(
             "silence_timeout",

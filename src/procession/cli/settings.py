@@ -203,8 +203,7 @@ def gather(options: Options, given: Given, *, torchrun: bool = False) -> Setting
     for prefix in (TORCHRUNS,) if torchrun else (OURS, TORCHRUNS):
         _from_variables(prefix, settings, options)
     if not torchrun:
-        path = settings.text("config")
-        if path:
+        if path := settings.text("config"):
             _from_config(path, settings, options)
         _from_pyproject(settings, options)
     for key, option in options.items():

@@ -40,13 +40,13 @@ def chosen() -> Sequence[EntryPoint]:
 
 
 def handlers_of(
-    entries: Sequence[EntryPoint], describe: Callable[[], Mapping[str, Any]]
+    entries: Sequence[EntryPoint], describe: Callable[[], Any], on_event: Handler | None
 ) -> list[Handler]:
     """Make the handlers of a group; what they raise is logged.
 
-    entries: those that are wanted. describe: gives what `run.json` holds.
+    entries: those that are wanted. describe: gives what `run.json` holds. on_event: the caller's.
     """
-    found: list[Handler] = []
+    found = [on_event] if on_event is not None else []
     for entry in entries:
         try:
             handler = entry.load()(describe())

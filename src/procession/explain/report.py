@@ -123,6 +123,8 @@ def _numbered_globally(end: GroupEnd) -> GroupEnd:
 def headline(end: RankEnd, nproc: int) -> str:
     """Say in one line which rank failed, how, and when."""
     of = f" of {nproc}" if nproc > 1 else ""
+    if why := end.message.partition(", nor any other rank: ")[2]:
+        return f"no rank could be started: {why}"
     return f"{_who(end, of)} {what_happened(end)}{_after(end)}{_memory_verdict(end)}"
 
 
@@ -211,9 +213,7 @@ def of_all(ends: list[RankEnd], fate: str) -> str:
 
 
 def _unstarted(end: RankEnd) -> str:
-    if end.outcome is Outcome.CANCELLED:
-        return "had no process yet"
-    return what_happened(end)
+    return "had no process yet" if end.outcome is Outcome.CANCELLED else what_happened(end)
 
 
 def _finish(end: RankEnd) -> str:

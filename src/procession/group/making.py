@@ -217,9 +217,6 @@ def local_group(
         resources.places.placed,
         resources.places.notes,
     )
-    for handler in (
-        *([on_event] if on_event is not None else []),
-        *handlers_of(plugins, resources.asked),
-    ):
+    for handler in handlers_of(plugins, resources.asked, on_event):
         group.tell(handler)
     return group

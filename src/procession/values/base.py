@@ -83,8 +83,8 @@ class _Fields:  # noqa: PLW1641 - its subclasses have a hash, or none
             fields.update(self._defaults)
             fields.update(zip(names, args))  # noqa: B905 - `strict` takes as long as all else
             fields.update(kwargs)
-            twice_or_unknown = kwargs.keys() - names[len(args) :] if kwargs else ()
-            if twice_or_unknown or len(fields) < len(names) or len(args) > len(names):
+            twice = args and kwargs and not kwargs.keys().isdisjoint(names[: len(args)])
+            if twice or len(fields) != len(names) or len(args) > len(names):
                 given = f"{len(args)} values, and {', '.join(kwargs) or 'none'} by name"
                 raise TypeError(f"{type(self).__name__} takes {', '.join(names)}; given: {given}")
 

@@ -211,8 +211,7 @@ def report(_: dict[str, Any], run: Run) -> int:
             if disk_is_full(run.directory):
                 how += ", or could not write how it ended: the disk of its directory is full"
             fault = f"{how}; what there is of it lies in {run.directory}"
-    text = report_in(run)
-    if text:
+    if text := report_in(run):
         say_out(text)
         return 0
     raise NotAnswered(f"{run.id}: {fault}")
