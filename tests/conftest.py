@@ -38,8 +38,7 @@ def until(condition, what="the condition", patience=PATIENCE):
     deadline = time.monotonic() + patience
     pause = 0.0005
     while True:
-        result = condition()
-        if result:
+        if result := condition():
             return result
         if time.monotonic() > deadline:
             pytest.fail(f"{what} did not come true within {patience} s")

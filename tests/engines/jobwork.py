@@ -56,13 +56,13 @@ def in_attempt_or_fail():
     return attempt
 
 
-def beats_and_hangs(folder):
-    """All beat, then rank 2 sleeps in a place of its own while the others wait for it."""
+def beats_and_hangs(folder, alone):
+    """All beat, then rank 2 does that in a place of its own while the others wait for it."""
     there(folder)
     wait_for(folder, range(int(os.environ["WORLD_SIZE"])))
     for step in range(3):
         procession.beat(step=step)
-    wait_together() if os.environ["RANK"] != "2" else sleep_alone()
+    wait_together() if os.environ["RANK"] != "2" else alone()
 
 
 def wait_together():

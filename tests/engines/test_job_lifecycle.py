@@ -122,6 +122,16 @@ def test_a_new_host_needs_more_than_half_of_the_last_world():
     assert life.phase is JobPhase.FAILED
 
 
+@pytest.mark.parametrize("news", ["GONE 2, ENDED 0, ENDED 1", "ENDED 0, ENDED 1, ENDED 2, GONE 2"])
+def test_where_fewer_than_the_least_are_left_the_attempt_has_failed(news):
+    """So it counts as a restart, and is no change of the size."""
+    life, due = elastic(3, 4, 4), Deadline(DeadlineKind.BACKOFF, 0)
+    events = [told(each[:-2], int(each[-1])) for each in ["GONE 3", *news.split(", ")]]
+    for event in (*events, due, Decided(0, again=True), due):
+        life.handle(event)
+    assert (life.phase, life.attempt, life.regrouped) == (JobPhase.GATHERING, 1, 0)
+
+
 def test_stops():
     life = running()
     assert life.handle(StopWanted()) == [Stop((0, 1)), Arm(Deadline(DeadlineKind.STOP, 0))]

@@ -18,8 +18,7 @@ pytestmark = [
 
 
 def ready(case, directory):
-    why = missing(case.needs)
-    if why:
+    if why := missing(case.needs):
         pytest.skip(why)
     prepare(directory)
 

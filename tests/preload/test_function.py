@@ -71,8 +71,7 @@ def test_what_the_function_and_its_arguments_name(tmp_path, code, call, modules)
     tops = {name.partition(".")[0] for name in found} - {"cloudpickle"}  # what travels by value
     assert tops == {name.partition(".")[0] for name in modules.split()}
     for name in found:
-        package = name.rpartition(".")[0]
-        if package:
+        if package := name.rpartition(".")[0]:
             assert found.index(package) < found.index(name)
     assert not skipped
 

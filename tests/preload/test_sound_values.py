@@ -130,8 +130,7 @@ def look(value, path, depth):
     if id(value) in seen or depth > 4:
         return
     seen.add(id(value))
-    told = what(value, path)
-    if told:
+    if told := what(value, path):
         found.append(f"{told} {path}")
     for way, each in inside(value):
         look(each, path + way, depth + 1)

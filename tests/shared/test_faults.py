@@ -176,8 +176,7 @@ def test_one_that_hangs_is_named_by_the_deadline(tmp_path):
 
 def test_a_child_that_comes_out_of_it_goes(tmp_path):
     def load():
-        child = os.fork()
-        if child:
+        if child := os.fork():
             os.waitpid(child, 0)
         return os.getpid()
 

@@ -147,8 +147,7 @@ def dirty(rank_count, size):
         start = None
         with open("/proc/self/smaps") as f:
             for line in f:
-                found = re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line)
-                if found:
+                if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
                     low, high = (int(word, 16) for word in found.groups())
                     start = low if high - low >= size else None
                 elif start is not None and line.startswith("Private_Dirty:"):

@@ -101,8 +101,7 @@ def may_trace(tmp_path):
 
 @pytest.fixture
 def tracing(tmp_path):
-    why = may_trace(tmp_path)
-    if why:
+    if why := may_trace(tmp_path):
         pytest.skip(f"py-spy cannot look at other processes here: {why}")
 
 

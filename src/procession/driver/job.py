@@ -156,7 +156,7 @@ class JobDriver(JobState):
 
         def say() -> None:
             there, needs = self.life.tally[Slot.IDLE], self.life.least
-            if self.life.attempt or self.life.phase is not JobPhase.GATHERING:
+            if self.life.phase is not JobPhase.GATHERING:
                 return
             if there < needs:
                 self.announce(f"{there} of {needs} machines came; waiting for the others")
@@ -172,6 +172,8 @@ class JobDriver(JobState):
         if (self.life.phase, self.life.attempt) != before:
             if self.life.changed and before[0] in WORKING:
                 self.announce(self.say_change())
+            if self.life.phase is JobPhase.GATHERING and self.reception is not None:
+                self._say_missing()
             if self.life.phase is not JobPhase.STARTING:  # it is noted when sizes are known
                 self.note_phase()
             if self.life.phase is JobPhase.RUNNING:
@@ -331,8 +333,7 @@ class JobDriver(JobState):
         if self.life.phase is not JobPhase.DECIDING or self.life.attempt != attempt:
             return  # the answer came too late
         self._delay = max(decided.delay, self._fence())
-        said = self.recovery.take(decided.__replace__(delay=self._delay), end, None)
-        if said:
+        if said := self.recovery.take(decided.__replace__(delay=self._delay), end, None):
             self.announce(said)
         self._handle(Decided(attempt, decided.again))
 

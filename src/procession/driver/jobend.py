@@ -17,7 +17,7 @@ from procession.values.errors import Exit, GroupEnd, Outcome, RankEnd
 TIMES = ("started_at", "beat_at")  # of a rank, in seconds since 1970
 SEEN_LATE = 50_000_000  # ns
 DRIFT = 20_000  # a clock gains or loses a nanosecond in so many, at most
-PLACES = ("waits in ", "is in ", "is at ")  # how descriptions of stacks begin
+PLACES = ("waits in ", "is in ", "is at ", "is stopped ")  # how descriptions of stacks begin
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 NOTHING_KNOWN: Mapping[str, Any] = {
     "pid": None, "state": "PENDING", "started_at": None, "exit": None, "ended": None,
@@ -256,18 +256,16 @@ def _blame_the_odd_one(
     The others wait for it. A node knows its own ranks only, and it is chance which node notices
     the hang first.
     """
-    seen = [each for each in groups if each.said.startswith(PLACES)]
     if not failures or failures[0].outcome is not Outcome.HUNG:
         return
-    odd = merge.odd_of(seen)
+    odd = merge.odd_of([each for each in groups if each.said.startswith(PLACES)])
     known = {end.rank: end for end in (*failures, *ended)}
-    if odd is None or odd.ranks[0] not in known:
-        return
-    first, found = failures[0], known[odd.ranks[0]]
-    why = first.message.partition("; it ")[0]
-    cause = found.__replace__(
-        outcome=Outcome.HUNG, message=f"{why}; it {odd.said}", happened_at=first.happened_at
-    )
+    cause = first = failures[0]
+    if odd is not None and odd.ranks[0] in known:
+        why = first.message.partition("; it ")[0]
+        cause = known[odd.ranks[0]].__replace__(
+            outcome=Outcome.HUNG, message=f"{why}; it {odd.said}", happened_at=first.happened_at
+        )
     waited = [e for e in failures if e.outcome is Outcome.HUNG and e.rank != cause.rank]
     failures[:] = [cause, *(e for e in failures if e not in waited and e.rank != cause.rank)]
     ended[:] = [

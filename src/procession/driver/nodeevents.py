@@ -189,8 +189,7 @@ class NodeEvents:
         def done(end: GroupEnd, decided: Decision) -> None:
             if not works():
                 return
-            said = state.recovery.take(decided, end, failed.rank)
-            if said:
+            if said := state.recovery.take(decided, end, failed.rank):
                 state.announce(said)
             answer = {"again": decided.again, "delay": decided.delay, "said": said}
             node.link.send("decided", {"attempt": attempt, **asked, **answer})

@@ -184,8 +184,7 @@ class JobLife(Record):
 
     def _move(self, event: JobEvent) -> None:
         """Take the job to its next phase."""
-        after = JOB_TABLE.get((self.phase, event))
-        if after is None:
+        if (after := JOB_TABLE.get((self.phase, event))) is None:
             raise IllegalEvent(f"a job that is {self.phase.name} cannot take {event.name}")
         self.phase = after
 
@@ -193,8 +192,7 @@ class JobLife(Record):
 
     def _happened(self, event: Happened) -> list[Action]:
         slot, before = event.slot, self.slots[event.slot]
-        after = SLOT_TABLE.get((before, event.kind))
-        if after is None:
+        if (after := SLOT_TABLE.get((before, event.kind))) is None:
             raise IllegalEvent(f"slot {slot} is {before.name}: {event.kind.name} cannot be")
         if self.open and not self.sealed and before is Slot.IDLE and after is Slot.GONE:
             after = Slot.AWAITED  # a spare node leaves its place to the next one
@@ -239,12 +237,7 @@ class JobLife(Record):
     def _has_failed(self, slot: int) -> list[Action]:
         if not self.stop_wanted and slot not in self.failed:
             self.failed = (*self.failed, slot)
-        if self.phase is JobPhase.STOPPING:
-            return []
-        self._move(JobEvent.STOP)
-        others = tuple(s for s in self.busy if s != slot)
-        stop: list[Action] = [Stop(others, failed=True)] if others else []
-        return [*stop, self._arm(DeadlineKind.STOP)]
+        return self._end_ranks(slot)
 
     @property
     def _can_shrink(self) -> bool:
@@ -255,11 +248,16 @@ class JobLife(Record):
     def _regroup(self) -> list[Action]:
         """Stop the ranks, since a node came or went."""
         self.changed = True
+        return self._end_ranks()
+
+    def _end_ranks(self, but: int = -1) -> list[Action]:
+        """Stop the ranks of all slots but one, unless that is being done."""
         if self.phase is JobPhase.STOPPING:
             return []
         self._move(JobEvent.STOP)
-        busy = self.busy
-        return [*([Stop(busy, failed=True)] if busy else []), self._arm(DeadlineKind.STOP)]
+        others = tuple(s for s in self.busy if s != but)
+        stop: list[Action] = [Stop(others, failed=True)] if others else []
+        return [*stop, self._arm(DeadlineKind.STOP)]
 
     def _hurry(self) -> list[Action]:
         """Have ranks that are being ended end at once, if others may go on soon."""
@@ -280,8 +278,8 @@ class JobLife(Record):
         there = self.slots[slot] in (Slot.IDLE, Slot.BUSY) and slot not in self.leaving
         stay = self.tally[Slot.IDLE] + self.tally[Slot.BUSY] - len(self.leaving) - 1
         elastic = self.least < self.most or self.slots[slot] is Slot.IDLE
-        enough = elastic and stay >= self.least
-        return there and enough and not (self.phase.final or self.stop_wanted)
+        over = self.phase.final or self.stop_wanted
+        return there and elastic and stay >= self.least and not over
 
     def _dismiss(self) -> list[Action]:
         """Let those go that are to leave, and have no ranks."""
@@ -295,16 +293,21 @@ class JobLife(Record):
     def _is_over(self) -> list[Action]:
         if self.tally[Slot.BUSY]:
             return []
-        if self.changed and not (self.stop_wanted or self.isolated) and self.tally[Slot.IDLE]:
+        if self._can_shrink and self.changed and not self.stop_wanted:
             self._move(JobEvent.AGAIN)
             self.regrouped += 1
             return [*self._dismiss(), self._arm(DeadlineKind.BACKOFF)]
         if self.failed:
-            self._move(JobEvent.FAILED)
-            return [Decide()]
-        if self.changed and self.isolated and not self.stop_wanted:
+            return self._decide()
+        if self.changed and not self.stop_wanted:
             return self._too_few()
         return self._end(JobEvent.ASKED if self.stop_wanted else JobEvent.WELL)
+
+    def _decide(self) -> list[Action]:
+        """Have it decided whether another attempt follows one that has failed."""
+        self.changed = False
+        self._move(JobEvent.FAILED)
+        return [Decide()]
 
     # -- beginning
 
@@ -385,8 +388,7 @@ class JobLife(Record):
     def _stop(self, kill: bool) -> list[Action]:
         if self.phase.final:
             return []
-        first = not self.stop_wanted
-        self.stop_wanted = True
+        first, self.stop_wanted = not self.stop_wanted, True
         if self.phase in (JobPhase.GATHERING, JobPhase.MEETING):
             return self._end(JobEvent.ASKED)
         if self.phase in (JobPhase.DECIDING, JobPhase.BACKOFF):
@@ -405,6 +407,9 @@ class JobLife(Record):
             enough = self.phase is JobPhase.GATHERING and self.called is False
             return [] if enough else self._too_few()  # the last call comes
         if kind is DeadlineKind.BACKOFF and self.phase is JobPhase.BACKOFF:
+            if self.lost and self.changed and not self._can_shrink:  # more were lost since
+                self.regrouped -= 1
+                return self._decide()
             self.attempt += 1
             self.ready = set()
             self.asked = frozenset()

@@ -114,6 +114,7 @@ JOB_TABLE: dict[tuple[JobPhase, JobEvent], JobPhase] = {
     (_P.DECIDING, _J.BADLY): _P.FAILED,
     (_P.DECIDING, _J.ASKED): _P.STOPPED,
     (_P.BACKOFF, _J.GATHER): _P.GATHERING,
+    (_P.BACKOFF, _J.FAILED): _P.DECIDING,  # of the nodes that were to go on, too many are lost
     (_P.BACKOFF, _J.BADLY): _P.FAILED,
     (_P.BACKOFF, _J.ASKED): _P.STOPPED,
 }

@@ -218,8 +218,7 @@ class Lifecycle(Record):
 
     def _move(self, event: GroupEvent | DeadlineKind, rank: int = -1, at: int = 0) -> list[Action]:
         """Take the group to its next stage, and give the actions of the way there."""
-        entry = self._entry(event)
-        if entry is None:
+        if (entry := self._entry(event)) is None:
             raise IllegalEvent(f"a group that is {self.stage.name} cannot take {event.name}")
         after, *steps = entry
         if after is not None:

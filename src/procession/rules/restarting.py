@@ -66,8 +66,7 @@ class Restarts:
         before, self._place[rank] = self._place.get(rank), "" if useful else place
         if not rules.max:
             return Decision(False)
-        final = sorted(set(codes) & set(rules.never))
-        if final:
+        if final := sorted(set(codes) & set(rules.never)):
             return Decision(False, why=f"exit code {final[0]} means that it is of no use")
         if not useful and before == place and place:
             return Decision(

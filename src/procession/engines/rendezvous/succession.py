@@ -4,7 +4,8 @@ Theory of operation. Each launcher that joins has a door of its own, at which no
 The host tells each node with every attempt which nodes take part, and where their doors are: the
 will. When a node loses the host, it ends its ranks. If the will says that the others are enough
 (see `rules.quorum`), it goes to the doors of the nodes before it, as a node process; they may
-still be ending their ranks, so it knocks for some seconds for each of them. If nobody takes it, or
+still be ending their ranks, so it knocks for some seconds for each of them, and at each in turn:
+most of them will never answer. If nobody takes it, or
 there is none before it, it becomes a driver itself, with the attempt and the restarts of the will,
 and waits for the others. It launches when more than half of the last world have come, and when the
 ranks of the old host have certainly ended: either the host's system has closed the connection, or
@@ -89,7 +90,7 @@ class Succession:
             port=elders[0].port,
             further=(),
             join=each * len(elders),
-            read=each,
+            read=each / 5,  # in turns
         )
 
     def take_over(self) -> tuple[Terms, socket.socket]:

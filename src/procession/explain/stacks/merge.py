@@ -11,18 +11,14 @@ TYPE_CHECKING = False  # `typing` takes 3 ms to import, for which each failure w
 if TYPE_CHECKING:
     from typing import Any
 
-HELD = ("D", "T", "t")  # states of processes that go on only when somebody else lets them
+HELD = ("is stopped ", "is in uninterruptible ")  # that go on only when somebody else lets them
 
 
 def odd_one(stacks: Sequence[Stack]) -> int | None:
     """Give the rank that is where no other is, if there is exactly one, while others are together.
 
-    Such a rank is what the others wait for, where all should be doing the same. So is the only one
-    that is stopped, or in uninterruptible sleep.
+    Such a rank is what the others wait for, where all should be doing the same.
     """
-    held = [s.rank for s in stacks if s.letter in HELD and not s.frames]
-    if len(held) == 1 < len(stacks):
-        return held[0]
     odd = odd_of(together(stacks))
     return None if odd is None else odd.ranks[0]
 
@@ -31,8 +27,12 @@ def odd_of(found: Sequence[Together]) -> Together | None:
     """Give the group that is one rank at a place of its own, while others are together.
 
     Where several are such, it is the only one in functions of its own: who waits in a loop is now
-    in this call and now in that one, within the same function. found: as `together` sorts them.
+    in this call and now in that one, within the same function. Before that, it is the only one that
+    is stopped, or in uninterruptible sleep. found: as `together` sorts them.
     """
+    held = [each for each in found if each.said.startswith(HELD)]
+    if sum(len(each.ranks) for each in held) == 1 < len(found):
+        return held[0]
     if len(found) > 1 and len(found[0].ranks) == 1 < len(found[1].ranks):
         return found[0]
     members: dict[str, list[Together]] = {}
