@@ -69,7 +69,7 @@ def test_who_has_a_handler_for_the_signal_gets_it(tmp_path):
         it.shows(b"[0] works", b"[1] works")
         it.signal(signal.SIGUSR1)
         assert it.end() == 128 + signal.SIGUSR1
-    assert {b"[0] caught", b"[1] caught"} <= {*it.out.splitlines()}
+    assert {b"[0] caught", b"[1] caught"} <= {*bytes(it.out).splitlines()}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
