@@ -15,8 +15,7 @@ def main():
 
     children = {}
     for job in jobs:
-        pid = os.fork()
-        if not pid:
+        if not (pid := os.fork()):
             code = 70
             try:
                 fd = os.open(job["said"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

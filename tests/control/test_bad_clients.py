@@ -89,8 +89,7 @@ def test_a_slow_reader_finds_a_gap_and_the_ranks_do_not_wait(capfd):
 KILLED = """
 import os, signal, socket, sys
 for _ in range(40):
-    pid = os.fork()
-    if not pid:
+    if not (pid := os.fork()):
         s = socket.socket(socket.AF_UNIX)
         s.connect(sys.argv[1])
         s.sendall(b'{"procession": 1, "ask": "log", "follow": true}\\n')

@@ -104,8 +104,7 @@ def test_a_fork_of_the_launcher_holds_nothing_open():
     with connected() as connection:
         connection.ask("look")
     read, write = os.pipe()
-    pid = os.fork()
-    if not pid:
+    if not (pid := os.fork()):
         os.close(write)
         os.read(read, 1)
         os._exit(0)

@@ -68,8 +68,7 @@ class Program:
         return "good"
 
     def child(self):
-        pid = os.fork()
-        if not pid:
+        if not (pid := os.fork()):
             strike(self.way)
             os._exit(0)
         os.waitpid(pid, 0)

@@ -14,11 +14,13 @@ import pytest
 import procession
 from chaos.processes import held, parent, state
 from procession import GroupFailed, Hang, Outcome, Phase, Restart
+from seams.agent import link, run
 from seams.system import Remains
 from support import (
     METHODS,
     OBEDIENT,
     PYTHON,
+    QUICK,
     Launcher,
     alive,
     failure_of,
@@ -207,6 +209,20 @@ def test_one_that_is_stopped_is_woken_when_it_is_asked(stacks):
     os.kill(server if stacks else group.pids()[1], signal.SIGSTOP if stacks else signal.SIGKILL)
     with pytest.raises(GroupFailed):
         group.wait(20)
+
+
+def test_one_that_waits_for_a_cpu_is_waited_for(monkeypatch):
+    take = run.WISHES["look"]
+
+    def look_late(*words):
+        sum(range(10**8))
+        take(*words)
+
+    monkeypatch.setitem(run.WISHES, "look", look_late)  # in the agent, a fork of this one
+    monkeypatch.setattr(link, "ANSWER_SECONDS", 0.1)
+    with procession.start(signal.pause, nproc=2, start_method="fork", stop=QUICK) as group:
+        assert len(group.stacks(60)) == 2
+        assert group.state is Phase.RUNNING
 
 
 # -- it hangs while it starts ranks

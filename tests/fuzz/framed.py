@@ -69,13 +69,11 @@ def check_rendezvous(given):
     heir, will = given
     malformed = (ValueError, TypeError, KeyError)
     with contextlib.suppress(malformed):
-        found = read_heir(heir)
-        if found is not None:
+        if (found := read_heir(heir)) is not None:
             assert isinstance(found, Heir)
             assert 0 <= found.port < 65536
     with contextlib.suppress(malformed):
-        found = read_will(will)
-        if found is not None:
+        if (found := read_will(will)) is not None:
             assert isinstance(found, Will)
 
 

@@ -208,8 +208,7 @@ def check_texts(text):
     for read in (read_preemption, read_warm, parse_hosts, parse_hostfile):
         refused(read, text, "--option")
     assert read_most({"PROCESSION_WARM_MOST": text}) >= 0
-    found = refused(read_terms, text, text)
-    if found is not None:
+    if (found := refused(read_terms, text, text)) is not None:
         assert isinstance(found, Terms)
 
 

@@ -80,8 +80,7 @@ class File:
     def sendmsg(self, parts, passed, _flags):
         if self.peer.ended:
             raise BrokenPipeError(errno.EPIPE, "")
-        data = bytes(parts[0])[: ROOM - self.peer.size]
-        if not data:
+        if not (data := bytes(parts[0])[: ROOM - self.peer.size]):
             raise BlockingIOError
         fds = [fd for _, _, raw in passed for fd in struct.unpack(f"{len(raw) // 4}i", raw)]
         self.peer.push(data, fds)
@@ -249,8 +248,7 @@ class Kernel:
 
     def wait4(self, *_):
         self.catch_up()
-        children = self.below(AGENT)
-        if not children:
+        if not (children := self.below(AGENT)):
             raise ChildProcessError
         for each in children:
             if each.state == "zombie":

@@ -146,7 +146,7 @@ class World:
                       "socket": SimpleNamespace(socketpair=lambda: kernel.pair("channel"))},
             stacks: {**both, "_look_at": self._look_at, "_ask": self._ask, "_is_whole": self._whole,
                      "state_of": lambda _: seen, "describe": lambda _: "sleeps",
-                     "pidfd_of": system.pidfd_open},
+                     "_send": lambda *_: None, "pidfd_of": system.pidfd_open},
         }  # fmt: skip
 
     def _signals(self, numbers):
@@ -163,8 +163,7 @@ class World:
             raise BlockingIOError(11, "no process")
         kernel, rank = self.kernel, self.job["rank"]
         process = kernel.make(AGENT, AGENT)
-        before = self.by_rank.get(rank)
-        if before is not None:
+        if (before := self.by_rank.get(rank)) is not None:
             assert kernel.table.get(before.pid) is not before, f"rank {rank} is there twice"
         plan = process.plan = self.plan(rank)
         process.rank, process.attempt, process.kill = rank, self.job["attempt"], plan.kill
@@ -322,7 +321,7 @@ class World:
             return -1
         return File(self.kernel, "dump").fd
 
-    def _ask(self, asked, _):
+    def _ask(self, asked):
         process = self.kernel.table[asked.taken.pid]
         self.kernel.at(process.plan.dump, lambda: setattr(process, "dumped", True))
         return True
@@ -383,8 +382,7 @@ class Launcher:
         while self.sock.parts:
             for (_, messages), _ in self._receiver.receive():  # whose descriptors are the agent's
                 for kind, *words in messages:
-                    take = getattr(self, f"_take_{kind}", None)
-                    if take is not None:
+                    if (take := getattr(self, f"_take_{kind}", None)) is not None:
                         take(*words)
 
     # -- what the agent tells

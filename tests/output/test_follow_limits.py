@@ -67,8 +67,7 @@ def test_a_note_says_what_was_dropped(tmp_path):
         write = console.write
 
         def given_up(data, **how):
-            taken = write(data, **how)
-            if not taken:
+            if not (taken := write(data, **how)):
                 viewer.look()
             return taken
 

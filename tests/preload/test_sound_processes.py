@@ -59,8 +59,7 @@ if __name__ == "__main__":
         [sys.executable, "-c", "import json, sys; print(json.dumps([sys.argv, str(sys.flags)]))"],
         stdout=subprocess.PIPE, check=True).stdout)
     seen["shell"] = subprocess.getoutput("echo $WORLD_SIZE; umask; pwd")
-    pid = os.fork()
-    if not pid:
+    if not (pid := os.fork()):
         os._exit(7)
     seen["forked"] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 """

@@ -14,5 +14,6 @@ __getattr__ = lazily(
         "procession.agent.limits": "Limits",
         "procession.agent.protocol": "Receiver Sender ancillary encode",
         "procession.agent.server": "Server",
+        "procession.machine": "link",
     }
 )

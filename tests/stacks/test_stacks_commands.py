@@ -86,8 +86,7 @@ def test_a_pyspy_that_hangs_is_ended(monkeypatch, tmp_path):
 
 def may_trace(tmp_path):
     """Say why py-spy cannot look at a program here, "" if it can."""
-    spy = outside.find_pyspy()
-    if spy is None:
+    if (spy := outside.find_pyspy()) is None:
         return "py-spy is not installed"
     path = write(tmp_path / "probe.py", "print(1, flush=True)\ninput()\n")
     with subprocess.Popen(

@@ -29,8 +29,7 @@ print(procession.run(["sh", "-c", "test $RANK -lt 3"], nproc=3))
 @pytest.fixture
 def interposer(tmp_path):
     """Make a library of C source; gives its path."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
+    if (compiler := shutil.which("cc") or shutil.which("gcc")) is None:
         pytest.skip("there is no C compiler")
 
     def make(source):

@@ -67,8 +67,7 @@ def test_a_fork_of_the_user_does_not_keep_the_ranks_alive(tmp_path):
         """
         import os, procession, time
         group = procession.start(["sleep", "1000"], nproc=2)
-        child = os.fork()
-        if not child:
+        if not (child := os.fork()):
             time.sleep(1000)
         print(child, *group.pids().values(), flush=True)
         os._exit(0)
@@ -90,8 +89,7 @@ def test_a_fork_of_the_user_may_launch_by_itself(tmp_path):
         import os, procession
         print(procession.run(lambda: 1, nproc=2), flush=True)
         with procession.start(["sleep", "100"], nproc=2) as group:
-            pid = os.fork()
-            if not pid:
+            if not (pid := os.fork()):
                 print(procession.run(lambda: 2, nproc=2), flush=True)
                 raise SystemExit(4)
             print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), group.state.name, flush=True)

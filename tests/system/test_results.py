@@ -94,8 +94,7 @@ def test_a_forked_child_does_not_speak_for_its_rank(tmp_path, method):
         import os, procession, sys
         def work():
             for end in ("return", "raise", "os._exit", "sys.exit"):
-                pid = os.fork()
-                if not pid:
+                if not (pid := os.fork()):
                     if end == "return":
                         return 5
                     if end == "raise":

@@ -69,8 +69,7 @@ def test_nobody_reads_half_a_beat(board):
         try:
             deadline = time.monotonic() + 20
             while seen < 100_000 and time.monotonic() < deadline:
-                beat = board.beat(0)
-                if beat is not None:
+                if (beat := board.beat(0)) is not None:
                     seen += 1
                     n = beat.step
                     if (beat.total, beat.fields) != (-n, {"a": n, "b": str(n)}):

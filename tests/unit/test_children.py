@@ -12,8 +12,7 @@ forking = SimpleNamespace(read_status=lambda rank: None, fault_of=lambda rank: N
 children = Children(forking, lambda process, *_: said.append(process.rank), None)
 
 def begin():
-    pid = os.fork()
-    if not pid:
+    if not (pid := os.fork()):
         os.setsid()
         signal.pause()
     while os.getsid(pid) != pid:

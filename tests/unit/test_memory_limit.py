@@ -14,8 +14,7 @@ SCRIPT = """
     from procession.system.cgroups import OomWatch
 
     def verdict(program):
-        pid = os.fork()
-        if not pid:
+        if not (pid := os.fork()):
             try:
                 program()
             finally:

@@ -41,8 +41,7 @@ def main():
     for line in sys.stdin:
         sys.stdout.flush()
         read_end, write_end = os.pipe()
-        pid = os.fork()
-        if not pid:
+        if not (pid := os.fork()):
             with open(write_end, "wb") as f:
                 f.write(pickle.dumps(imported(json.loads(line))))
             os._exit(0)

@@ -127,8 +127,7 @@ def run_changed(name):
 def main(names):
     for name in names:
         ours, theirs = socket.socketpair()
-        pid = os.fork()
-        if not pid:
+        if not (pid := os.fork()):
             code = 1
             try:
                 theirs.sendall(json.dumps(run_changed(name)).encode())

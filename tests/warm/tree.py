@@ -207,8 +207,7 @@ class Tree:
         return path
 
     def _compiled(self):
-        found = [p for p in self.files() if p.endswith(".pyc")]
-        if not found:
+        if not (found := [p for p in self.files() if p.endswith(".pyc")]):
             return "nothing"
         path = self.random.choice(found)
         if self.random.random() < 0.5:

@@ -91,8 +91,7 @@ def main_forked(
         for fd in (0, 1, 2):
             os.dup2(null, fd)
         os.close(null)
-        job = Server(sock, launcher, quiet).serve(mask)
-        if job is not None:
+        if (job := Server(sock, launcher, quiet).serve(mask)) is not None:
             from procession.worker.bootstrap import run_forked
 
             streams.renew()

@@ -72,17 +72,20 @@ class Taken(Record):
 
 
 class _Asked(Record):
-    """One that was asked. used: see `_ran`, of one that was asked gently; -1 of others.
+    """One that was asked. gently: with the first signal.
 
-    turns: the same, at the last look. grown: `used` when its dump was seen to grow no more, None
-    before that.
+    used, turns: see `_ran`; at the first look, and at the last one. still: so many looks have found
+    that it had not run since the one before. grown: `used` when its dump was seen to grow no more,
+    None before that.
     """
 
     taken: Taken
     pidfd: int
     fd: int
-    used: int
+    gently: bool = True
+    used: int = 0
     turns: int = -1
+    still: int = 0
     grown: int | None = None
 
     def close(self) -> None:
@@ -130,11 +133,11 @@ class Stacks:
             pidfd = pidfd_of(pid)
             fd = _look_at(taken, pidfd)
             if fd >= 0:
-                ready.append(_Asked(taken, pidfd, fd, _ran(pid)[1]))
+                ready.append(_Asked(taken, pidfd, fd))
             elif pidfd >= 0:
                 os.close(pidfd)
         for asked in ready:  # all in one go, for a picture of one moment
-            if _ask(asked, GENTLE):
+            if _ask(asked):
                 self._open.append(asked)
             else:
                 asked.close()
@@ -154,9 +157,9 @@ class Stacks:
             if _is_whole(asked) or not self._lives(asked.taken.rank):
                 asked.close()
                 continue
-            if asked.used >= 0 and not asked.taken.text and _stands_still(asked, self._pause):
-                asked.used = -1
-                _ask(asked, SIGNAL)
+            if asked.gently and not asked.taken.text and _stands_still(asked, self._pause):
+                asked.gently = False
+                _send(asked, SIGNAL)  # at once: it may go on
             still.append(asked)
         self._open = still
         self._wait()
@@ -217,30 +220,31 @@ def _ran(pid: int) -> tuple[bool, int, int]:
 def _stands_still(asked: _Asked, pause: float) -> bool:
     """Tell whether one that does not answer is in native code, so that its frames stand still."""
     runs, used, turns = _ran(asked.taken.pid)
-    before, asked.turns = asked.turns, turns
-    return used >= asked.used + NATIVE if runs else turns == before or pause > RESTLESS
+    asked.still = asked.still + 1 if turns == asked.turns else 0
+    asked.turns, asked.used = turns, asked.used or used
+    return used >= asked.used + NATIVE if runs else asked.still > 1 or pause > RESTLESS
 
 
-def _ask(asked: _Asked, number: int) -> bool:
+def _ask(asked: _Asked) -> bool:
     """Ask a process, unless it sleeps until a signal comes; gives whether it was asked."""
     try:
         os.ftruncate(asked.fd, 0)
-        if waits_for_signal(wait_channel(asked.taken.pid)):
-            asked.taken.state = describe(asked.taken.pid)
-            return False
-        _send(asked.pidfd, number)
     except OSError:
         return False
-    return True
+    if waits_for_signal(wait_channel(asked.taken.pid)):
+        asked.taken.state = describe(asked.taken.pid)
+        return False
+    return _send(asked, GENTLE)
 
 
-def _send(pidfd: int, number: int) -> None:
+def _send(asked: _Asked, number: int) -> bool:
     try:
-        signal.pidfd_send_signal(pidfd, number, None, TO_MAIN_THREAD)
+        signal.pidfd_send_signal(asked.pidfd, number, None, TO_MAIN_THREAD)
     except OSError as e:
         if e.errno != errno.EINVAL:
-            raise
-        signal.pidfd_send_signal(pidfd, number)  # a thread that begins may take it, and show itself
+            return False  # it is gone
+        signal.pidfd_send_signal(asked.pidfd, number)  # perhaps to a thread that begins
+    return True
 
 
 def _memory_file(pid: int) -> int:

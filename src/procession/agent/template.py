@@ -157,11 +157,9 @@ class Template:
 
         its: facts, or those of its thread. 0 and "" if all is as it wants.
         """
-        why = wish.misfit(self._its)
-        if why:
+        if why := wish.misfit(self._its):
             return OTHER_IMPORTS, why
-        differ = facts.obstacles(self._facts, its)
-        if differ:
+        if differ := facts.obstacles(self._facts, its):
             return len(differ), f"what is kept differs in {differ[0]}"
         why = self._imported.changed_variable(wish.env)
         if not why and not directory_of(pid):

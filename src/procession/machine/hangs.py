@@ -112,8 +112,7 @@ class Hangs:
 
     def _check_beats(self, now: int) -> float | None:
         """Look at the beats; gives the seconds until they are to be looked at again."""
-        limit = self._hang.timeout
-        if limit is None:
+        if (limit := self._hang.timeout) is None:
             return None
         beat = self._ranks.resources.board.beat
         beats = {r: b for r in self._working() if (b := beat(r)) is not None}

@@ -78,8 +78,7 @@ class LastLook:
         except (ImportError, OSError):
             pass  # no descriptor is left to import with
         if which:
-            done = self._asked.pop(which, None)
-            if done is not None:
+            if (done := self._asked.pop(which, None)) is not None:
                 done(taken)
         elif attempt == self._ranks.life.attempt:
             ranks = self._ranks.life.ranks

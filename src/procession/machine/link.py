@@ -2,8 +2,8 @@
 
 An agent that has ranks runs no code of users, so it answers, unless somebody has stopped it
 (SIGSTOP, a debugger, a frozen cgroup). So whoever asks it for something sends SIGCONT as well; and
-if it is silent for `ANSWER_SECONDS` then, it is killed. Its ranks die with it, by their
-parent-death signal.
+if it is silent for `ANSWER_SECONDS` then, and does not wait for a CPU, it is killed. Its ranks die
+with it, by their parent-death signal.
 """
 
 from __future__ import annotations
@@ -165,8 +165,11 @@ class Link:
             self._loop.cancel(self)
 
     def _unanswered(self) -> None:
-        pid = self.server.pid
-        self.kill(f"it did not answer for {ANSWER_SECONDS:g} s: it {describe(pid)}")
+        state = state_of(self.server.pid)
+        if state is not None and state.letter == "R":  # it waits for a CPU, as many do
+            self._loop.after(self, ANSWER_SECONDS, self._unanswered)
+            return
+        self.kill(f"it did not answer for {ANSWER_SECONDS:g} s: it {describe(self.server.pid)}")
 
     def look_after(self) -> None:
         """Watch that the agent is not stopped, while it is busy."""

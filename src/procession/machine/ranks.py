@@ -187,8 +187,7 @@ class Ranks:
         self._dead = set()
         for rank in dead:
             pid = self.records[rank].pid
-            status = status_of_zombie(pid) if pid is not None else None
-            if status is not None:
+            if pid is not None and (status := status_of_zombie(pid)) is not None:
                 self.untold[rank] = at, status
         if dead:
             self._tell()

@@ -12,7 +12,7 @@ from procession.values.environment import Node
 from procession.values.errors import SpecError
 from procession.values.policy import Logs
 from procession.values.program import Function
-from procession.values.spec import Spec
+from procession.values.spec import Spec, audible
 
 PREFIX = "[{node}:{rank}] "
 
@@ -116,7 +116,7 @@ def divide(share: Share, nodes: int, whole: Spec | None = None) -> Work:
         known_kind(share.devices)
     if spec.stop.patience != 0:
         raise SpecError("stop: patience is for the ranks of one machine")
-    plain = spec.__replace__(logs=_logs(spec.logs, nodes * spec.nproc), on_failure=None)
+    plain = spec.__replace__(logs=_logs(spec, nodes * spec.nproc), on_failure=None)
     if isinstance(spec.program, Function):
         specs = _of_function(plain, nodes, whole)
     elif whole is None:
@@ -126,10 +126,10 @@ def divide(share: Share, nodes: int, whole: Spec | None = None) -> Work:
     return Work(tuple(specs), nodes, devices=share.devices, gpus=share.gpus)
 
 
-def _logs(logs: Logs, world: int) -> Logs:
-    if logs.prefix == "auto" and world > 1:
-        return logs.__replace__(prefix=PREFIX)
-    return logs
+def _logs(spec: Spec, world: int) -> Logs:
+    chosen, auto = spec.logs.prefix, spec.logs.__replace__(prefix="auto")
+    unasked = "auto" if spec.hang.silence is None else audible(auto).prefix
+    return spec.logs.__replace__(prefix=PREFIX if chosen == unasked and world > 1 else chosen)
 
 
 def _part(spec: Spec, whole: Spec, node: int) -> Spec:
