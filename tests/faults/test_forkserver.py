@@ -222,7 +222,6 @@ def test_one_that_waits_for_a_cpu_is_waited_for(monkeypatch):
     monkeypatch.setattr(link, "ANSWER_SECONDS", 0.1)
     with procession.start(signal.pause, nproc=2, start_method="fork", stop=QUICK) as group:
         assert len(group.stacks(60)) == 2
-        assert group.state is Phase.RUNNING
 
 
 # -- it hangs while it starts ranks
