@@ -211,17 +211,19 @@ def test_one_that_is_stopped_is_woken_when_it_is_asked(stacks):
         group.wait(20)
 
 
-def test_one_that_waits_for_a_cpu_is_waited_for(monkeypatch):
-    take = run.WISHES["look"]
+@pytest.mark.parametrize("has_run", [False, True])
+def test_one_that_is_busy(monkeypatch, has_run):
+    """It is waited for as long as it gets no CPU."""
 
-    def look_late(*words):
+    def look_late(*words, take=run.WISHES["look"]):
         sum(range(10**8))
         take(*words)
 
     monkeypatch.setitem(run.WISHES, "look", look_late)  # in the agent, a fork of this one
     monkeypatch.setattr(link, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(link, "read", lambda _: str(time.monotonic_ns() * has_run))
     with procession.start(signal.pause, nproc=2, start_method="fork", stop=QUICK) as group:
-        assert len(group.stacks(60)) == 2
+        assert len(group.stacks(60)) == (0 if has_run else 2)
 
 
 # -- it hangs while it starts ranks

@@ -280,8 +280,7 @@ class Kernel:
 
     def send_group(self, group, number):
         self.tick()
-        members = [p for p in self.table.values() if p.group == group]
-        if not members:
+        if not (members := [p for p in self.table.values() if p.group == group]):
             assert group in self.table, f"signal {number} to group {group}, which is nobody's"
             raise ProcessLookupError
         for each in members:

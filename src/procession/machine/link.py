@@ -2,8 +2,8 @@
 
 An agent that has ranks runs no code of users, so it answers, unless somebody has stopped it
 (SIGSTOP, a debugger, a frozen cgroup). So whoever asks it for something sends SIGCONT as well; and
-if it is silent for `ANSWER_SECONDS` then, and does not wait for a CPU, it is killed. Its ranks die
-with it, by their parent-death signal.
+if it is silent for `ANSWER_SECONDS` then, and does not just wait for a CPU, it is killed. Its ranks
+die with it, by their parent-death signal.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from procession.agent.client import Agent
 from procession.system.eventloop import EventLoop
+from procession.system.files import read
 from procession.system.processes import STOPPED, describe, state_of
 
 TYPE_CHECKING = False
@@ -164,12 +165,15 @@ class Link:
             self._waits = False
             self._loop.cancel(self)
 
-    def _unanswered(self) -> None:
-        state = state_of(self.server.pid)
-        if state is not None and state.letter == "R":  # it waits for a CPU, as many do
-            self._loop.after(self, ANSWER_SECONDS, self._unanswered)
-            return
-        self.kill(f"it did not answer for {ANSWER_SECONDS:g} s: it {describe(self.server.pid)}")
+    def _unanswered(self, before: int | None = None) -> None:
+        """Kill it, unless it just waits for a CPU. before: how many ns of it it had had lately."""
+        pid = self.server.pid
+        state, had = state_of(pid), int((read(f"/proc/{pid}/schedstat") or "0").split()[0])
+        few = before is None or had - before < ANSWER_SECONDS * 5e8
+        if few and state is not None and state.letter == "R":
+            self._loop.after(self, ANSWER_SECONDS, lambda: self._unanswered(had))
+        else:
+            self.kill(f"it did not answer for {ANSWER_SECONDS:g} s: it {describe(pid)}")
 
     def look_after(self) -> None:
         """Watch that the agent is not stopped, while it is busy."""
@@ -183,11 +187,9 @@ class Link:
             return
         self._loop.after(("stands", self), STANDS_EVERY, self._look_whether_it_stands)
         state = state_of(self.server.pid)
-        if state is None or state.letter not in STOPPED:
-            self._stands = 0
-            return
-        self._stands += 1
-        if self._stands < STANDS_MOST:
-            self.server.wake()
-        else:
+        stands = state is not None and state.letter in STOPPED
+        self._stands = self._stands + 1 if stands else 0
+        if self._stands >= STANDS_MOST:
             self.kill(f"it {describe(self.server.pid)}")
+        elif stands:
+            self.server.wake()

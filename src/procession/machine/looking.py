@@ -22,7 +22,7 @@ def ranks_of(machine: Machine) -> list[dict[str, Any]]:
     """Describe the ranks, in their order; from any thread. Keys: see `Group.look`."""
     from procession.output.text import harmless, uncoloured
 
-    offset = _offset()
+    offset = time.time() - time.monotonic()
     resources = machine.resources
     ranks: list[dict[str, Any]] = []
     for record, rank in zip(list(machine.records), list(machine.life.ranks), strict=False):
@@ -51,11 +51,7 @@ def ranks_of(machine: Machine) -> list[dict[str, Any]]:
 def kill_at(machine: Machine) -> float | None:
     """Say when ranks that are being ended get SIGKILL, in seconds since 1970."""
     at = machine.kill_at
-    return at + _offset() if at is not None else None
-
-
-def _offset() -> float:
-    return time.time() - time.monotonic()
+    return at + time.time() - time.monotonic() if at is not None else None
 
 
 def stacks_of(
