@@ -15,7 +15,6 @@ What another process has written is not trusted: who reads it expects any bytes.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 
@@ -238,13 +237,13 @@ def _ask(asked: _Asked) -> bool:
 
 
 def _send(asked: _Asked, number: int) -> bool:
-    try:
-        signal.pidfd_send_signal(asked.pidfd, number, None, TO_MAIN_THREAD)
-    except OSError as e:
-        if e.errno != errno.EINVAL:
-            return False  # it is gone
-        signal.pidfd_send_signal(asked.pidfd, number)  # perhaps to a thread that begins
-    return True
+    for to in (TO_MAIN_THREAD, 0):  # an older Linux may give it to a thread that begins
+        try:
+            signal.pidfd_send_signal(asked.pidfd, number, None, to)
+        except OSError:
+            continue
+        return True
+    return False  # it is gone
 
 
 def _memory_file(pid: int) -> int:
