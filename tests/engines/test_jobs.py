@@ -80,10 +80,9 @@ def test_values_arguments_and_variables_by_global_rank():
     ]
 
 
-@pytest.mark.parametrize("silence", [None, 60])
-def test_commands_have_prefixes_with_node_and_rank(capfd, silence):
+@pytest.mark.parametrize("hang", [procession.Hang(), procession.Hang(silence=60)])
+def test_commands_have_prefixes_with_node_and_rank(capfd, hang):
     script = ["sh", "-c", 'echo "out $RANK"; echo "err $RANK" >&2']
-    hang = procession.Hang(silence=silence)
     assert procession.run(script, engine=LocalEngine(2), nproc=2, hang=hang) == [None] * 4
     seen = capfd.readouterr()
     assert sorted(seen.out.splitlines()) == [f"[{r // 2}:{r}] out {r}" for r in range(4)]

@@ -118,13 +118,13 @@ def site(tmp_path, monkeypatch):
     sys.modules.pop("seen", None)
 
 
-@pytest.mark.parametrize("engine", [None, LocalEngine(2)])
-def test_the_entry_points_that_the_environment_names(site, monkeypatch, caplog, engine):
+@pytest.mark.parametrize(("engine", "first"), [(None, "starting"), (LocalEngine(2), "gathering")])
+def test_the_entry_points_that_the_environment_names(site, monkeypatch, caplog, engine, first):
     monkeypatch.setenv("PROCESSION_EVENT_HANDLERS", "a, b,c,d,e")
     procession.run(["true"], nproc=2, engine=engine)
     import seen
 
-    assert seen.heard[0] == ("true", 2)
+    assert seen.heard[:2] == [("true", 2), first]
     assert (seen.heard.count("starting"), seen.heard[-1]) == (1, "succeeded")
     messages = [r.getMessage() for r in caplog.records if r.name == "procession"]
     assert [m.partition(" raised ")[2].partition(",")[0] for m in messages] == [

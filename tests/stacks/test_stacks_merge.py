@@ -99,6 +99,7 @@ def test_who_waits_in_a_loop_is_not_odd_wherever_it_is_within(name):
 def test_who_is_held_from_outside_is_the_odd_one(state):
     held = stack(1, state=state)
     assert merge.odd_one([dumped(0, "sleep"), held]) == 1
+    assert merge.odd_one([dumped(0, "sleep", "D"), dumped(1, "lock")]) is None  # it has shown it
     assert merge.odd_one([held, stack(2, state=state)]) is None
     assert merge.odd_one([held]) is None
 

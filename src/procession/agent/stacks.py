@@ -49,9 +49,8 @@ SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks of the loop, which 
 TO_MAIN_THREAD = 1  # PIDFD_SIGNAL_THREAD, since Linux 6.9: to the thread whose number the pid is
 # Nanoseconds on the CPU after which one that has not answered is in native code, or after which a
 # dump whose end is not known is whole; the kernel may count them one tick of its clock too late.
-# One that often wakes up is in native code if it has not answered when looks are so far apart.
 NATIVE, UNCHANGED = 10_000_000, 4_000_000
-RESTLESS = 0.005
+RESTLESS = 0.005  # seconds between two looks: who still has not answered is in native code
 # The outermost frame of a rank: of `entry.py`, or of the launcher that it was forked from.
 ENDS = ('/procession/agent/entry.py"', '"<string>"', '"<frozen runpy>"')
 

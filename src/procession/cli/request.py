@@ -85,7 +85,7 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
     parts = read_parts(parser, s, rest, torchrun=torchrun)
     nproc = sum(part.nproc for part in parts)
     if engine is not None and engine.terms is None and not s.text("nproc_per_node").isdecimal():
-        s.notes.append(f"{s.where('nproc_per_node')} counts this machine: each has {nproc} ranks")
+        s.notes.append(f"{s.where('nproc_per_node')} counts this machine: each gets {nproc} ranks")
     if node.number is not None:
         from procession.cli.location import check_one_rank
 

@@ -79,7 +79,10 @@ class Lines:
 
 
 class Visit:
-    """The visit of one client. Its public methods but `serve` are the requests."""
+    """The visit of one client. Its public methods but `serve` are the requests.
+
+    reach: the `Reach` of the run.
+    """
 
     def __init__(self, guest: _socket.socket, reach: Any) -> None:
         self._guest = guest

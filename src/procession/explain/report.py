@@ -123,7 +123,7 @@ def _numbered_globally(end: GroupEnd) -> GroupEnd:
 def headline(end: RankEnd, nproc: int) -> str:
     """Say in one line which rank failed, how, and when."""
     of = f" of {nproc}" if nproc > 1 else ""
-    if why := end.message.partition(", nor any other rank: ")[2]:
+    if why := end.message.partition(", nor any other rank: ")[2]:  # see `ends.none_started`
         return f"no rank could be started: {why}"
     return f"{_who(end, of)} {what_happened(end)}{_after(end)}{_memory_verdict(end)}"
 

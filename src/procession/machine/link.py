@@ -166,7 +166,7 @@ class Link:
             self._loop.cancel(self)
 
     def _unanswered(self, before: int | None = None) -> None:
-        """Kill it, unless it just waits for a CPU. before: how many ns of it it had had lately."""
+        """Kill it, unless it waits for a CPU. before: its ns on a CPU, when it was seen to wait."""
         pid = self.server.pid
         state, had = state_of(pid), int((read(f"/proc/{pid}/schedstat") or "0").split()[0])
         few = before is None or had - before < ANSWER_SECONDS * 5e8

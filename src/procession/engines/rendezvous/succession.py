@@ -5,11 +5,11 @@ The host tells each node with every attempt which nodes take part, and where the
 will. When a node loses the host, it ends its ranks. If the will says that the others are enough
 (see `rules.quorum`), it goes to the doors of the nodes before it, as a node process; they may
 still be ending their ranks, so it knocks for some seconds for each of them, and at each in turn:
-most of them will never answer. If nobody takes it, or
-there is none before it, it becomes a driver itself, with the attempt and the restarts of the will,
-and waits for the others. It launches when more than half of the last world have come, and when the
-ranks of the old host have certainly ended: either the host's system has closed the connection, or
-both sides have heard nothing for the time of a lease.
+most of them will never answer. If nobody takes it, or there is none before it, it becomes a driver
+itself, with the attempt and the restarts of the will, and waits for the others. It launches when
+more than half of the last world have come, and when the ranks of the old host have certainly ended:
+either the host's system has closed the connection, or both sides have heard nothing for the time of
+a lease.
 
 Two nodes may become drivers at the same time, if the first one is slow. Each node is the node
 process of one of them, so at most one has enough; where none has, the job ends.
