@@ -55,7 +55,7 @@ OF_SOME = {
     BOARD: "the memory into which `procession.beat()` writes",
     JOB: "the id of the run, on the machines of a job with an engine",
     DRIVER: "the name of the machine that drives such a job",
-    "TRACEPARENT, TRACESTATE": "with `--otel`: the rank's own span",
+    "TRACEPARENT, TRACESTATE": "with `procession.telemetry`: the rank's own span",
     "CUDA_VISIBLE_DEVICES and its like": "with `--devices` or `--virtual-local-rank`: the rank's device",
 }
 READ = {

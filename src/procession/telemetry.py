@@ -1,11 +1,11 @@
 """Groups as OpenTelemetry traces: a span for the group, for each attempt, and for each rank.
 
     procession.run(train, nproc=4, on_event=procession.telemetry.trace())
-    $ procession run --otel -n 4 train.py
+    $ PROCESSION_EVENT_HANDLERS=otel opentelemetry-instrument procession run -n 4 train.py
 
 It needs opentelemetry-api, and to send anything opentelemetry-sdk: `pip install procession[otel]`.
-A package offers it for every group by an entry point `procession.telemetry:trace` in the group
-`procession.event_handlers`, which PROCESSION_EVENT_HANDLERS names.
+For each group it is the handler `otel`, which PROCESSION_EVENT_HANDLERS names (an entry point in
+the group `procession.event_handlers`).
 
 Theory of operation. A rank must know the number of its span before it is started, to be its parent
 for what it traces itself (TRACEPARENT). OpenTelemetry gives a span its number when it begins. So a
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry import context as contexts
@@ -26,7 +26,6 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from procession.values.errors import SpecError
 from procession.values.events import Event
 
 _W3C = TraceContextTextMapPropagator()
@@ -175,35 +174,3 @@ class Tracing:
         if self._group is not None:
             self._group.set_attribute("procession.state", event.kind)
             self._group.end(at)
-
-
-def set_up() -> tuple[Tracing, Callable[[], None]]:
-    """Set OpenTelemetry up for a command: a handler, and what sends what is left at the end.
-
-    It sends to the exporter which OTEL_TRACES_EXPORTER names, by default otlp; its own variables
-    say where it sends to. Raises SpecError if there is none.
-    """
-    try:
-        from opentelemetry.sdk.trace import TracerProvider as Provider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError:
-        raise SpecError("OpenTelemetry's SDK is missing: pip install 'procession[otel]'") from None
-    made = Provider()
-    made.add_span_processor(BatchSpanProcessor(_exporter()))
-    return trace(tracer_provider=made), made.shutdown
-
-
-def _exporter() -> Any:
-    import sys
-    from importlib.metadata import entry_points
-
-    name = os.environ.get("OTEL_TRACES_EXPORTER") or "otlp"
-    if name == "console":
-        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
-
-        return ConsoleSpanExporter(out=sys.stderr)
-    for wanted in (name, f"{name}_proto_http") if name == "otlp" else (name,):
-        for entry in entry_points(group="opentelemetry_traces_exporter", name=wanted):
-            return entry.load()()
-    hint = "; pip install opentelemetry-exporter-otlp, or set it to console"
-    raise SpecError(f"OTEL_TRACES_EXPORTER: there is no exporter {name!r}{hint}")

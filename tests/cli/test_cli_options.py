@@ -162,11 +162,11 @@ def test_variables_are_torchruns_only_under_its_name(here, monkeypatch):
 
 
 def test_an_empty_variable_puts_an_option_back_to_its_default(here, monkeypatch):
-    pyproject(here, "max-restarts = 3\nnice = 4")
+    pyproject(here, "max-restarts = 3\nshutdown-timeout = 4")
     monkeypatch.setenv("PROCESSION_MAX_RESTARTS", "")
-    monkeypatch.setenv("PROCESSION_NICE", "")
+    monkeypatch.setenv("PROCESSION_SHUTDOWN_TIMEOUT", "")
     spec = asked()
-    assert (spec.restart.max, spec.placement.nice) == (0, 0)
+    assert (spec.restart.max, spec.stop.grace) == (0, 30.0)
 
 
 def test_procession_torchrun_reads_what_torchrun_reads(here, monkeypatch):
@@ -226,11 +226,11 @@ def test_a_dry_run_says_where_options_come_from(here, monkeypatch):
     pyproject(here, "status = 9\nlease = 5")
     monkeypatch.setenv("PROCESSION_TEE", "3")
     monkeypatch.setenv("PROCESSION_LOG_DIR", "https://me:hush1@there")
-    done = run("--dry-run", "--nice", "1", "true")
+    done = run("--dry-run", "--cpus-per-rank", "1", "true")
     (line,) = [each for each in done.stdout.splitlines() if each.startswith("options set")]
     for part in ("--tee 3 (PROCESSION_TEE)", "--status 9 (status in pyproject.toml)"):
         assert part in line
-    assert "--nice" not in line
+    assert "--cpus-per-rank" not in line
     assert "hush1" not in line
     assert "lease in pyproject.toml is left out: it needs --engine" in done.stderr
 

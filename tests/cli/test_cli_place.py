@@ -3,10 +3,9 @@
 import os
 
 import pytest
-from commandline import good, run
+from commandline import run
 
 CPUS = sorted(os.sched_getaffinity(0))
-OWN = os.getpriority(os.PRIO_PROCESS, 0)
 EACH = max(1, len(CPUS) // 2)
 
 
@@ -44,10 +43,6 @@ def test_cpus_of_their_own():
     shown = sorted(line.partition("] ")[2] for line in done.stdout.splitlines())
     assert len(set(shown)) == 2
     assert all(line.endswith("] 1") and "," not in line for line in shown)
-
-
-def test_a_niceness():
-    assert good("--nice", "1", "nice") == f"{min(19, OWN + 1)}\n"
 
 
 def test_a_limit_of_memory_and_which_it_is():

@@ -121,13 +121,13 @@ VALUES = [
     ("--cpus-per-rank 9999", "but this process may use"),
     ("--cpus-per-rank 1 --numa-binding node", "both say where ranks run"),
     ("--numa-binding core", "--numa-binding must be one of node, socket, exclusive"),
-    ("--nice 20", "--nice must be a number from -20 to 19, not 20"),
     ("--memory-limit 4X", "--memory-limit: '4X' is not a size"),
     ("--virtual-local-rank --devices cuda", "cannot go together"),
     ("--config no-such.toml", "--config: cannot read 'no-such.toml'"),
     # Several machines.
     ("--nnodes 4:1", "must be LEAST:MOST, the smaller count first"),
     ("--nnodes 2 --rdzv-backend c10d --rdzv-conf last_cal_timeout=3", "mean last_call_timeout?"),
+    ("--nnodes 2 --rdzv-backend c10d --detach", "machines: start it by nohup"),
     ("--nnodes 2 --rdzv-backend c10d --stdin 0", "ranks on other machines cannot read this"),
     ("--node-rank 1", "numbered 0 to 0"),
     # Engines.
@@ -154,7 +154,7 @@ def test_a_run(refused, words, said):
         ("PET_NNODES", "1:2", "PET_NNODES 1:2: a range is for machines that find each other"),
         ("PET_STANDALONE", "yes", "PET_STANDALONE must be 0 or 1, not 'yes'"),
         ("PROCESSION_CONFIG", "no", "PROCESSION_CONFIG: cannot read 'no'"),
-        ("PROCESSION_NICE", "25", "PROCESSION_NICE must be a number from -20 to 19, not 25"),
+        ("PROCESSION_CPUS_PER_RANK", "0", "PROCESSION_CPUS_PER_RANK must be a count of 1 or more"),
     ],
 )
 def test_where_a_variable_says_it(refused, monkeypatch, variable, text, said):
@@ -172,7 +172,7 @@ def test_where_a_variable_says_it(refused, monkeypatch, variable, text, said):
         ("env = { RANK = 7 }", "env in pyproject.toml: RANK is what each rank is told"),
         ("tee = ", "pyproject.toml is not TOML: "),
         ("log-dir = '/proc/nope'", "log-dir in pyproject.toml '/proc/nope': cannot prepare"),
-        ("nice = 25", "nice in pyproject.toml must be a number from -20 to 19"),
+        ("cpus-per-rank = 0", "cpus-per-rank in pyproject.toml must be a count of 1 or more"),
     ],
 )
 def test_where_a_file_says_it(here, refused, text, said):

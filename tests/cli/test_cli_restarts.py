@@ -1,7 +1,9 @@
 """`--max-restarts` with its rules, on the command line."""
 
+import signal
+
 import pytest
-from commandline import run
+from commandline import PATIENCE, Watched, run
 
 from support import write
 
@@ -28,6 +30,16 @@ def test_each_restart_is_said_when_it_is_decided(tmp_path):
     ]
     assert "; attempt 1 starts in " in said[0]
     assert "note: not started again: it was started again 2 times" in done.stderr
+
+
+def test_a_signal_while_it_waits_to_start_again_is_told_beside_the_failure(tmp_path):
+    script = write(tmp_path / "count.py", COUNTING)
+    line = "--max-restarts", 1, "--restart-backoff", "900", script, tmp_path, 3
+    with Watched("run", *line) as launcher:
+        launcher.shows(b"; attempt 1 starts in ", patience=PATIENCE)
+        launcher.signal(signal.SIGINT)
+        assert launcher.end(PATIENCE) == 3
+    assert b"procession: count.py had failed before SIGINT [P412]" in launcher.err
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Launchers that have found each other are one job: one fate, one cause, sizes that change."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -65,6 +66,7 @@ def test_one_cause_everywhere_and_what_cannot_join(tmp_path):
             assert each.end(PATIENCE) == 1
             assert b"no rendezvous at 127.0.0.1" in each.err
         assert b"no secret is set: whoever reaches" in others[1].err
+        assert bytes(first.err).count(b"127.0.0.1 was turned away: ") == 1
         second = open_.enter_context(launcher(*line, node=1, **KEY))
         assert (first.end(PATIENCE), second.end(PATIENCE)) == (1, 1)
     for each in (first, second):
@@ -342,15 +344,17 @@ def two_that_are_there(line, **env):
 @pytest.mark.parametrize("who", ["host", "member"])
 def test_a_launcher_that_is_killed_ends_the_others(tmp_path, who):
     """Whoever it is, the ranks of the other one have their whole grace period."""
-    with two_that_save(tmp_path, seconds=1.2) as (first, second):
+    with two_that_save(tmp_path, "--json", seconds=1.2) as (first, second):
         killed, other = (first, second) if who == "host" else (second, first)
         killed.signal(signal.SIGKILL)
         assert other.end(PATIENCE) == 1
         assert killed.end(PATIENCE) == -signal.SIGKILL
-    assert b"saved" in other.out
     said = bytes(other.err)
+    assert b"saved" in said
+    assert json.loads(other.out)["cause"]["outcome"] == "NODE_LOST"
     if who == "host":
         assert b"which hosts the rendezvous, is lost" in said
+        assert b"driver" not in said
     else:
         assert b"node 1 (" in said
         assert b"is lost: its connection " in said
@@ -386,10 +390,21 @@ def test_the_numbers_of_the_host_count_and_launchers_that_differ_say_so(tmp_path
     assert second.out.splitlines() == [b"attempt 0 of 1", b"saved", b"attempt 1 of 1", b"saved"]
     said = bytes(second.err)
     assert said.count(b"was given other numbers") == 1
-    assert (
-        b"link lease 40.0 (here 41.0), stop grace 60.0 (here 0.5), restart max 1 (here 5)" in said
+    other = (
+        b"--lease 40.0 (here 41.0), --shutdown-timeout 60.0 (here 0.5), --max-restarts 1 (here 5)"
     )
+    assert other in said
     assert b"other numbers" not in first.err
+
+
+def test_a_launcher_that_is_killed_while_the_job_is_stopped_is_no_cause(tmp_path):
+    with two_that_save(tmp_path, seconds=1.2) as (first, second):
+        first.signal(signal.SIGTERM)
+        second.shows(b"saves", patience=PATIENCE)
+        second.signal(signal.SIGKILL)
+        assert first.end(PATIENCE) == 128 + signal.SIGTERM
+    assert b"save.py was stopped by SIGTERM" in first.err
+    assert b"saved" in first.out
 
 
 def test_ranks_that_have_lost_a_host_which_may_go_on_have_a_second(tmp_path):

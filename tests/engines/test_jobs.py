@@ -327,7 +327,7 @@ def test_an_engine_that_starts_no_node_process(begins, said):
     ("hooks", "kind", "said"),
     [
         ("failing", GroupFailed, "its node process failed: LookupError: there is no such field"),
-        ("otherversion", StartFailed, r"has procession 0\.0\.7, and here is .*: install the same"),
+        ("otherversion", StartFailed, r"has procession 0\.0\.7, and this job .*: install the same"),
     ],
 )
 def test_a_node_process_that_cannot_work_says_why(hooks, kind, said):

@@ -71,7 +71,7 @@ def test_what_a_task_has():
     ("asked", "given"),
     [
         (None, Placement(cpus_per_rank=1)),
-        (Placement(nice=1), Placement(cpus_per_rank=1, nice=1)),
+        (Placement(memory_limit="1G"), Placement(cpus_per_rank=1, memory_limit="1G")),
         (Placement(numa="node"), Placement(numa="node")),
     ],
 )

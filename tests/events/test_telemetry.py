@@ -1,6 +1,5 @@
 """Groups as OpenTelemetry traces, kept in memory by the SDK."""
 
-import json
 import os
 import time
 from types import SimpleNamespace
@@ -9,7 +8,7 @@ import pytest
 
 import procession
 from procession import Restart
-from support import PROCESSION, QUICK, shell, uncoded, write
+from support import QUICK, shell
 
 pytest.importorskip("opentelemetry.sdk")
 from opentelemetry.sdk.trace import TracerProvider
@@ -175,63 +174,16 @@ def test_without_a_provider_nothing_is_made():
     assert values == [None, None]
 
 
-def test_as_an_entry_point(traced, tmp_path, monkeypatch):
+def test_by_name(monkeypatch):
     from opentelemetry import trace
 
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    metadata = tmp_path / "site" / "tracing-1.0.dist-info"
-    entry = "[procession.event_handlers]\notel = procession.telemetry:trace\n"
-    write(metadata / "entry_points.txt", entry)
-    write(metadata / "METADATA", "Name: tracing\nVersion: 1.0\n")
-    monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.setenv("PROCESSION_EVENT_HANDLERS", "otel")
     values = procession.run(parent_of_rank, nproc=2)
     names = sorted(span.name for span in exporter.get_finished_spans())
     assert names == ["attempt 0", "group parent_of_rank", "rank 0", "rank 1"]
     assert len(set(values)) == 2
     provider.shutdown()
-
-
-def run_command(*words, **env):
-    import subprocess
-
-    return subprocess.run(
-        [*PROCESSION, "run", *words],
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
-    )
-
-
-def test_the_command():
-    done = run_command(
-        "--otel", "-n", "2", "sh", "-c", "echo $TRACEPARENT", OTEL_TRACES_EXPORTER="console"
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(set(done.stdout.splitlines())) == 2
-    spans, text = [], done.stderr
-    while text.strip():
-        span, end = json.JSONDecoder().raw_decode(text.lstrip())
-        spans.append(span["name"])
-        text = text.lstrip()[end:]
-    assert sorted(spans) == ["attempt 0", "group sh", "rank 0", "rank 1"]
-
-
-def test_the_command_without_an_exporter():
-    done = run_command("--otel", "true", OTEL_TRACES_EXPORTER="nowhere")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "error: --otel: OTEL_TRACES_EXPORTER: there is no exporter 'nowhere'" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_the_command_without_opentelemetry(tmp_path):
-    write(tmp_path / "opentelemetry" / "__init__.py", "raise ImportError('not here')\n")
-    done = run_command("--otel", "true", PYTHONPATH=str(tmp_path))
-    assert (done.returncode, done.stdout) == (2, "")
-    said = "--otel: OpenTelemetry is missing: pip install 'procession[otel]'"
-    assert uncoded(done.stderr) == f"procession run: error: {said}\n"

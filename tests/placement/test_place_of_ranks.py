@@ -19,7 +19,6 @@ from support import QUICK, Launcher, failure_of, run_python, shell, until, write
 
 CPUS = sorted(os.sched_getaffinity(0))
 METHODS = ("forkserver", "spawn", "fork")
-OWN = os.getpriority(os.PRIO_PROCESS, 0)
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 LIMIT = 1 << 30
 NO_CGROUP = "procession.system.memory_groups.MemoryGroups.make"
@@ -34,24 +33,14 @@ def without_cgroups(monkeypatch):
 @two_cpus
 @pytest.mark.parametrize("method", METHODS)
 def test_functions(method):
-    placement = Placement(cpus_per_rank=1, nice=2, memory_limit=LIMIT)
+    placement = Placement(cpus_per_rank=1, memory_limit=LIMIT)
     values = procession.run(placework.place, nproc=2, placement=placement, start_method=method)
     cpus = [value.pop("cpus") for value in values]
     assert all(len(own) == 1 for own in cpus)
     assert cpus[0] != cpus[1]
-    expected = {"nice": min(19, OWN + 2), "data": (LIMIT, LIMIT), "threads": "1"}
+    expected = {"data": (LIMIT, LIMIT), "threads": "1"}
     assert values == [expected, expected]
     assert sorted(os.sched_getaffinity(0)) == CPUS
-    assert os.getpriority(os.PRIO_PROCESS, 0) == OWN
-
-
-@pytest.mark.skipif(placework.session_niceness() is None, reason="no autogroups here")
-@pytest.mark.parametrize("method", METHODS)
-def test_the_sessions_of_ranks_are_nicer_too(method):
-    values = procession.run(
-        placework.session_niceness, nproc=2, placement=Placement(nice=3), start_method=method
-    )
-    assert values == [min(19, OWN + 3)] * 2
 
 
 SEE = "import json, placework; print(json.dumps(placework.place()))"
@@ -59,7 +48,7 @@ SEE = "import json, placework; print(json.dumps(placework.place()))"
 
 @two_cpus
 def test_programs(tmp_path):
-    placement = Placement(cpus_per_rank=1, nice=2, memory_limit="1G")
+    placement = Placement(cpus_per_rank=1, memory_limit="1G")
     env = {"PYTHONPATH": os.path.dirname(placework.__file__)}
     group = procession.start(
         [sys.executable, "-c", SEE],
@@ -81,22 +70,21 @@ def test_programs(tmp_path):
 
 @two_cpus
 def test_the_forkserver_keeps_its_own_place():
-    first = procession.run(placework.place, nproc=1, placement=Placement(cpus_per_rank=1, nice=3))
+    first = procession.run(placework.place, nproc=1, placement=Placement(cpus_per_rank=1))
     second = procession.run(placework.place, nproc=1)  # from the same agent
-    assert (len(first[0]["cpus"]), first[0]["nice"]) == (1, min(19, OWN + 3))
-    assert (second[0]["cpus"], second[0]["nice"]) == (CPUS, OWN)
+    assert len(first[0]["cpus"]) == 1
+    assert second[0]["cpus"] == CPUS
     assert first[0]["threads"] == "1"  # it has CPUs of its own, although it is alone
     assert second[0]["threads"] is None
 
 
 @two_cpus
 def test_a_restart_takes_its_place_again(tmp_path):
-    program = (
-        f'echo $OMP_NUM_THREADS:$(nice) >> {tmp_path}/seen; [ "$TORCHELASTIC_RESTART_COUNT" = 1 ]'
-    )
-    placement = Placement(cpus_per_rank=1, nice=1, memory_limit="1G")
+    told = f"$OMP_NUM_THREADS:$(ulimit -d) >> {tmp_path}/seen"
+    program = f'echo {told}; [ "$TORCHELASTIC_RESTART_COUNT" = 1 ]'
+    placement = Placement(cpus_per_rank=1, memory_limit="1G")
     procession.run(shell(program), placement=placement, restart=procession.Restart(max=1))
-    assert (tmp_path / "seen").read_text() == f"1:{min(19, OWN + 1)}\n" * 2
+    assert (tmp_path / "seen").read_text() == f"1:{LIMIT >> 10}\n" * 2
 
 
 def test_which_limit_of_memory_is_in_force_is_said_once(caplog):
@@ -187,7 +175,7 @@ def test_a_place_that_is_gone_fails_the_start(monkeypatch):
     monkeypatch.setattr(Places, "of", lambda *a: {**real(*a), "cpus": (100_000,)})
     for program in (placework.place, ["true"]):
         failed = failure_of(program, procession.StartFailed, nproc=2)
-        assert "could not take its place (CPUs, priority, limits)" in str(failed)
+        assert "could not take its place (CPUs, limits)" in str(failed)
 
 
 def options(mode="node", fall_back=False):

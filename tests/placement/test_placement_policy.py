@@ -33,8 +33,6 @@ def test_what_is_no_size(text):
         (Placement(cpus_per_rank=0), "cpus_per_rank must be a count"),
         (Placement(cpus_per_rank=True), "cpus_per_rank must be a count"),
         (Placement(cpus_per_rank=1, numa="node"), "give one"),
-        (Placement(nice=20), "nice must be a number from -20 to 19"),
-        (Placement(nice=1.0), "nice must be a number"),
         (Placement(memory_limit="much"), "is not a size"),
         (Placement(memory_limit=1.5), "must be a size"),
         (Placement(memory_limit=4096), "less than a program needs"),

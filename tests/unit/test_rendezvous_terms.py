@@ -215,4 +215,4 @@ def test_one_who_listens_and_says_nothing_is_not_waited_for_longer_than_agreed()
         node = make_node_process(spec, terms, trust, hosts=False, say=print)
         verdict = take_part(node, terms, "true")
     assert verdict.code == 1
-    assert "within 0.5 s: it does not answer" in verdict.said
+    assert "within 0.5 s: no answer" in verdict.said

@@ -261,7 +261,7 @@ class Forking:
                 others = {fd for _, each in self._asked for fd in each} - {*fds}
                 close_all([read_end, *self.own, *others])
             if "place" in job:
-                stage = "take its place (CPUs, priority, limits)"
+                stage = "take its place (CPUs, limits)"
                 setup.take_place(job["place"])
                 stage = "set up its streams, directory and environment"
             job = setup.prepare(common, job, fds)

@@ -93,7 +93,7 @@ def group_on(
     *,
     lease: float,
     on_failure: Callable[[GroupEnd], object] | None = None,
-    on_event: Callable[[Event], object] | None,
+    on_event: Callable[[Event], object] | None = None,
     control: bool | None,
     link_encryption: str,
     reception: Reception | None = None,

@@ -144,8 +144,6 @@ RANKS = (
         target="placement.numa", torchrun=True, words=MODES),
     Option(("--cpus-per-rank",), "COUNT", "give each rank so many CPUs that no other rank has",
         read=readers.whole, target="placement.cpus_per_rank"),
-    Option(("--nice",), "NUMBER", "what is added to the niceness of ranks (default: 0)",
-        read=readers.whole, target="placement.nice"),
     Option(("--memory-limit",), "SIZE", "the most memory of each rank, for example 4G or 512M",
         target="placement.memory_limit"),
     Option(("--virtual-local-rank",), "",
@@ -209,11 +207,8 @@ OUTPUT = (
     Option(("--json",), "",
         "at the end, print the result as JSON on stdout; all else goes to stderr",
         target="run.json"),
-    Option(("--otel",), "",
-        "trace the run with OpenTelemetry; OTEL_TRACES_EXPORTER says where to",
-        target="run.otel"),
     Option(("--detach",), "", "give the terminal back when the group has started; see attach",
-        target="run.detach", scope=ONE_MACHINE),
+        target="run.detach", scope=ONE_MACHINE, instead="start it by nohup, with `&` at the end"),
     Option(("--stdin",), "RANK",
         "the rank that reads this command's standard input, or none; the other ranks read "
         "end-of-file, and so does this one in a run that a shell has started in the background "

@@ -17,7 +17,6 @@ from procession.cli.settings import Settings, gather
 from procession.values.base import Value
 from procession.values.environment import ALONE, Node
 from procession.values.errors import SpecError
-from procession.values.events import Event
 from procession.values.figures import format_ranks, parse_ranks
 from procession.values.placement import Placement
 from procession.values.policy import Hang, Logs, Restart, Std, Stop
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 # One of these is set where this command was started once per machine or rank; see `location`.
 OF_STARTERS = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 PMI_FD = "PMI_FD"  # the descriptor by which an MPI program speaks to mpiexec or srun
-OnEvent = Callable[[Event], object]
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 
 
@@ -43,7 +41,7 @@ class Request(Value):
     only say what would be run. json: print the result on stdout. signals: those that end the group.
     forward: those that each rank gets. notices: those that announce the end, with the seconds that
     are left then. notes: lines to print before it runs. logs_specs: the entry point that lays out
-    logs. otel: trace the run. live: show a view of the group while it runs. status: seconds between
+    logs. live: show a view of the group while it runs. status: seconds between
     two lines about it, or None. detach: give the terminal back. engine: what is asked of an engine,
     None on this machine.
     """
@@ -57,7 +55,6 @@ class Request(Value):
     notices: Mapping[int, float] = MappingProxyType({})
     notes: Sequence[str] = ()
     logs_specs: str = ""
-    otel: bool = False
     live: bool = False
     status: float | None = None
     detach: bool = False

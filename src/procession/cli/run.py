@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
 
-from procession.cli.request import OnEvent, Request
+from procession.cli.request import Request
 from procession.cli.say import LOST, refuse, say_line, say_note
 from procession.cli.signals import RunSignals, handled, suspended, woken_by_signals
 from procession.group.group import CONTROL, Group
@@ -37,14 +37,14 @@ END = {Phase.SUCCEEDED.name.lower(), Phase.FAILED.name.lower(), Phase.STOPPED.na
 
 
 def run_group(
-    prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter | None
+    prog: str, request: Request, waiter: Waiter | None
 ) -> tuple[int, dict[str, Any] | None]:
     """Run a group; gives the exit code, and the result for --json, None without a group.
 
     waiter: the process that waits until a detached run has started.
     """
     if request.engine is not None:
-        return _run_job(prog, request, request.engine, on_event)
+        return _run_job(prog, request, request.engine)
     spec, output, where = request.spec, None, request.settings.where
     try:
         if request.logs_specs:
@@ -53,7 +53,7 @@ def run_group(
             spec, output = plan_output(spec, request.logs_specs, where("logs_specs"))
         control = os.environ.get(CONTROL) != "0"
         with waiter.settled(spec) if waiter else nullcontext(output) as output:
-            group = local_group(spec, output, on_event=on_event, control=control)
+            group = local_group(spec, output, control=control)
     except SpecError as e:
         refuse(prog, str(e))
     except GroupFailed as e:
@@ -119,9 +119,7 @@ def _unread(fd: int) -> bool:
         return False
 
 
-def _run_job(
-    prog: str, request: Request, on: EngineRequest, on_event: OnEvent | None
-) -> tuple[int, dict[str, Any] | None]:
+def _run_job(prog: str, request: Request, on: EngineRequest) -> tuple[int, dict[str, Any] | None]:
     """Run what was asked for on an engine; gives what `run_group` gives."""
     from procession.api.jobs import group_on
     from procession.engines.contract import choose
@@ -136,7 +134,6 @@ def _run_job(
             chosen.engine,
             lease=on.lease,
             link_encryption=on.link_encryption,
-            on_event=on_event,
             control=os.environ.get(CONTROL) != "0",
         )
 
@@ -238,13 +235,14 @@ def ending(run: Group, failed: GroupFailed | None, received: list[int]) -> tuple
     received: the signals that this command has obeyed.
     """
     name, stopped = run.spec.name, run.state is Phase.STOPPED
-    if failed is not None:
-        return str(failed), failed.exit_code
     if received:
         number = signal.Signals(received[0])
         run.stopper = f"{number.name} to its launcher (pid {os.getpid()})"
-        how = "was stopped by" if stopped else "had done its work before"
-        return f"procession: {name} {how} {number.name} [P412]", 128 + number
+        done = "had done its work before" if failed is None else "had failed before"
+        how = f"procession: {name} {'was stopped by' if stopped else done} {number.name} [P412]"
+        return (how, 128 + number) if failed is None else (f"{failed}\n{how}", failed.exit_code)
+    if failed is not None:
+        return str(failed), failed.exit_code
     if stopped and run.stopped_by:
         by = signal.Signals(run.stopped_by)
         said = f"procession: {name} was stopped from another terminal ({by.name}) [P412]"

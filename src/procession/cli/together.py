@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from procession.api.jobs import make_hosted_job, share_of
-from procession.cli.request import OnEvent, Request
+from procession.cli.options import OPTIONS
+from procession.cli.request import Request
 from procession.cli.run import abort_others, conduct_job, ending, made
 from procession.cli.say import refuse, say_line, say_note
 from procession.cli.signals import RunSignals
@@ -18,6 +19,7 @@ from procession.engines.contract import EngineError
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.rendezvous.hosting import open_door, with_address
 from procession.engines.rendezvous.member import (
+    Verdict,
     Waiting,
     make_node_process,
     say_lost,
@@ -28,11 +30,12 @@ from procession.engines.rendezvous.secret import Trust, find_trust
 from procession.engines.rendezvous.succession import Succession
 from procession.engines.rendezvous.terms import Terms
 from procession.engines.tunnel import check
+from procession.explain.ends import not_started
 from procession.explain.summary import summary
 from procession.group.group import CONTROL
 from procession.output.wiring import Output
 from procession.values.base import Value
-from procession.values.errors import GroupEnd, SpecError
+from procession.values.errors import GroupEnd, Outcome, SpecError
 from procession.values.policy import Logs
 from procession.values.spec import Spec
 
@@ -50,7 +53,6 @@ class _Part(Value):
 
     prog: str
     request: Request
-    on_event: OnEvent | None
     trust: Trust
     own: Spec
     plan: Plan | None
@@ -60,17 +62,17 @@ class _Part(Value):
         """Make the node process of this machine. more: of `make_node_process`."""
         more |= {"say": _say, "encrypted": self.encryption == "required"}
         node = make_node_process(self.own, terms, self.trust, **more)
-        if self.plan is not None and node.own is not None:
-            node.own.plan = self.plan
+        if node.own is not None:
+            node.own.options = {each.target: each.names[-1] for each in OPTIONS.values()}
+            node.own.plan = self.plan or node.own.plan
         return succession.introduce(node)
 
 
-def run_together(
-    prog: str, request: Request, on_event: OnEvent | None, terms: Terms
-) -> tuple[int, dict[str, Any] | None]:
+def run_together(prog: str, request: Request, terms: Terms) -> tuple[int, dict[str, Any] | None]:
     """Take part in the job; gives the exit code, and the result of the whole job if it is known.
 
-    The result is `ANOTHERS` where another launcher prints it.
+    The result is `ANOTHERS` where another launcher prints it, and a `GroupEnd` of this machine's
+    ranks where the host has not told how all ended.
     """
     terms = with_address(terms)
     plan: Plan | None = None
@@ -88,7 +90,7 @@ def run_together(
         door = open_door(terms)
     except (SpecError, EngineError) as e:
         refuse(prog, str(e))
-    part = _Part(prog, request, on_event, trust, own, plan, encryption)
+    part = _Part(prog, request, trust, own, plan, encryption)
     if trust.note and terms.tells:
         say_note(trust.note)
     if door is None:
@@ -130,7 +132,8 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
                     say_line(verdict.said)
                 if verdict.said and not verdict.found and not terms.tells and note:
                     _say(note)  # perhaps the others trust each other by something else
-                return verdict.code, node.last_words.get("result") if terms.tells else ANOTHERS
+                result = node.last_words.get("result") or _end_here(part.own, verdict)
+                return verdict.code, result if terms.tells else ANOTHERS
             if node.joined:
                 _say(f"{say_lost(node, terms)}; if enough are left, they go on [P419]")
             elders = succession.elders
@@ -143,6 +146,14 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
         _say(f"this machine hosts the rendezvous now, at {terms.at} [P419]")
         with door:
             return _host(part, terms, door, succession)
+
+
+def _end_here(spec: Spec, verdict: Verdict) -> GroupEnd:
+    """Give how the job ended for a launcher that has no last words of the host."""
+    cause = not_started(verdict.said.removeprefix("procession: "))
+    if verdict.found:
+        cause = cause.__replace__(outcome=Outcome.NODE_LOST)
+    return GroupEnd(spec.name, spec.nproc, failures=(cause,))
 
 
 def _host(
@@ -177,7 +188,6 @@ def _host(
             elects=True,
             inherits=succession.will,
             link_encryption=part.encryption,
-            on_event=part.on_event,
             control=os.environ.get(CONTROL) != "0",
         ),
     )

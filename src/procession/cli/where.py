@@ -10,13 +10,13 @@ import os
 import sys
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 from procession.cli.options import RUN, TORCHRUN
-from procession.cli.request import OnEvent, Request, read_request
+from procession.cli.request import Request, read_request
 from procession.cli.say import refuse, say_note, say_out
-from procession.values.errors import SpecError
+from procession.values.errors import GroupEnd, SpecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from procession.cli.location import EngineRequest
 
 OF_GPUS = ("cuda", "rocm", "intel")  # what is dealt out of Slurm's GPUs
-NO_OTEL = "OpenTelemetry is missing: pip install 'procession[otel]'"
 
 
 def main(words: list[str], *, torchrun: bool = False) -> int:
@@ -52,18 +51,7 @@ def main(words: list[str], *, torchrun: bool = False) -> int:
             return waiter
     for note in request.notes:
         say_note(note)
-    with ExitStack() as open_:
-        trace = None
-        if request.otel:
-            try:
-                from procession.telemetry import set_up
-
-                trace, finish = set_up()
-            except (ImportError, SpecError) as e:
-                why = e if isinstance(e, SpecError) else NO_OTEL
-                refuse(prog, f"{request.settings.where('otel')}: {why}")
-            open_.callback(finish)
-        return _run(prog, request, trace, waiter)
+    return _run(prog, request, waiter)
 
 
 def _describe(request: Request) -> int:
@@ -82,7 +70,7 @@ def _describe(request: Request) -> int:
     return 0
 
 
-def _run(prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter | None) -> int:
+def _run(prog: str, request: Request, waiter: Waiter | None) -> int:
     """Run the group, or the job; gives the exit code."""
     engine, began = request.engine, time.monotonic()
     with _console_on_stderr() if request.json else nullcontext():
@@ -97,12 +85,12 @@ def _run(prog: str, request: Request, on_event: OnEvent | None, waiter: Waiter |
         if not gc.isenabled():  # see `leave_after`; what is there now is left alone
             gc.freeze()
             gc.enable()
-        code, result = launch(prog, request, on_event)
-    if request.json and result is None:  # nothing could be started
+        code, result = launch(prog, request)
+    if request.json and (result is None or isinstance(result, GroupEnd)):
         from procession.explain.summary import summary
         from procession.rules.tables import Phase
 
-        result = summary(request.spec, Phase.FAILED, None, code, began)
+        result = summary(request.spec, Phase.FAILED, result, code, began)
     if request.json and result:
         import json
 

@@ -61,6 +61,7 @@ class Option(Value):
     several: whether it may be given several times.
     words: values that a shell may offer.
     variable: one more variable that may set it; every other source goes before it.
+    instead: what to do where the scope excludes it.
     """
 
     names: tuple[str, ...]
@@ -77,6 +78,7 @@ class Option(Value):
     words: tuple[str, ...] = ()
     variable: str = ""
     bare: str = ""
+    instead: str = ""
 
     @property
     def key(self) -> str:
@@ -96,7 +98,8 @@ class Option(Value):
         if self.scope in NOT_WITH_ENGINES:
             if not engine or (engine == MEETING and self.scope != ONE_MACHINE):
                 return ""
-            return f"{NOT_WITH_ENGINES[self.scope]}; it does not go with {said}"
+            instead = f": {self.instead}" if self.instead else ""
+            return f"{NOT_WITH_ENGINES[self.scope]}; it does not go with {said}{instead}"
         if self.scope and not engine:
             return "needs --engine"
         return "" if self.scope in ("", ENGINES, engine) else f"is for --engine {self.scope}"

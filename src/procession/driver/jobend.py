@@ -62,7 +62,8 @@ class NodePart(Record):
     host: its name. first, nproc: what number its first rank has, and how many it has. named:
     whether reports name the node beside its host. clocks: its clock against ours. failed: its first
     failure, as reported when it happened. end: how it ended; ranks have their numbers in the job in
-    both. lost: why its node process is gone, while it had ranks; lost_at: when it was heard last.
+    both. lost: why its node process is gone, while it had ranks; lost_at: when it was heard last, 0
+    if the job was to end anyway.
     stacks: where its ranks were, put together as `text.Together` has it. errors: error reports of
     ranks that failed, by local rank. values: pickles, by local rank. pids, exits: of processes that
     its ranks have or had, by local rank. looked: its ranks as it has described them last.
@@ -223,7 +224,7 @@ def _ends(part: NodePart) -> GroupEnd:
         if all(end.rank != first + rank for end in known)
     ]
     own = GroupEnd("", nproc, failures=tuple(known), ended=tuple(lost))
-    return own if known or not part.lost else own.__replace__(failures=tuple(lost), ended=())
+    return own if known or not part.lost_at else own.__replace__(failures=tuple(lost), ended=())
 
 
 def ended_unasked(end: GroupEnd) -> GroupEnd:
@@ -299,6 +300,6 @@ def cause_of(parts: Sequence[NodePart]) -> str | None:
         end = part.failure
         if end is not None:
             failures.append((end.happened_at, f"rank {end.rank} {what_happened(end)}"))
-        elif part.lost:
+        elif part.lost_at:
             failures.append((part.lost_at, f"node {part.node} was lost: {part.lost}"))
     return min(failures)[1] if failures else None

@@ -54,7 +54,6 @@ class NodeRecord(Record):
     link: Link
     host: str
     pid: int
-    version: str
     python: str
     clocks: Clocks
     order: tuple[Any, ...] = ()

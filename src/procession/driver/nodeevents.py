@@ -98,7 +98,8 @@ class NodeEvents:
         node_rank = self._life.node_of(slot)
         if node_rank is not None and self._life.slots[slot] is Slot.BUSY:
             part = state.parts[node_rank]
-            part.lost, part.lost_at = why, int(node.link.heard_at * 1e9)
+            heard = int(node.link.heard_at * 1e9)
+            part.lost, part.lost_at = why, 0 if self._life.stop_wanted else heard
             state.lost_at = time.monotonic()
             state.note("node_lost", slot, why)
             state.announce(f"node {node_rank} ({part.host}) is lost: {why}; all ranks are ended")
@@ -207,7 +208,7 @@ class NodeEvents:
         if number in LEAVING and self._life.can_spare(node.slot):
             self._handle(Leaves(node.slot))
             return
-        where = f"the node process on {node.host}"
+        where = f"the {'launcher' if state.reception else 'node process'} on {node.host}"
         if state.told_signal is not None:
             state.told_signal(number, where, again)
         elif number in LEAVING and not self._life.stop_wanted:

@@ -48,7 +48,6 @@ class Recovery:
         self._journal = journal
         self._reads = reads
         self._restarts = Restarts(rules)
-        self._followed = 0  # attempts, or ranks, that started again
         self._before: deque[str] = deque(maxlen=MOST_NOTES)  # what is to be said about them
         self._why = ""
 
@@ -111,7 +110,6 @@ class Recovery:
         if not decided.again:
             return ""
         self._before.append(decided.head)
-        self._followed += 1
         when = f" in {duration(decided.delay)}" if decided.delay >= 0.05 else ""
         if rank is None:
             return f"{decided.head}; attempt {end.attempt + 1} starts{when}"
@@ -124,12 +122,9 @@ class Recovery:
 
     @property
     def notes(self) -> list[str]:
-        """What the report says about attempts before the last one, and why there is no other."""
-        left_out = self._followed - len(self._before)
-        said = f"({left_out} more before these, not shown; a log directory's events.jsonl has all)"
-        more = [said] if left_out > 0 else []
+        """What the report says of the latest restarts, and why there is no other one."""
         why = [f"not started again: {self._why} [P409]"] if self._why else []
-        return [*more, *self._before, *why]
+        return [*self._before, *why]
 
     def _refusal(self, end: GroupEnd) -> str:
         """Ask `on_failure`; gives why it wants no restart, "" if it has nothing against it."""

@@ -43,6 +43,7 @@ class Roster:
         self._strangers: dict[Link, float] = {}  # and node processes that were dismissed
         self._beat_at = time.monotonic()
         self._stall = (0.0, 0.0)  # the last one of this process: when it was seen, and how long
+        self._told = False  # that somebody was turned away
 
     def watch(self, door: socket.socket) -> None:
         """Accept node processes from a listening socket, and begin with heartbeats."""
@@ -94,9 +95,15 @@ class Roster:
             except (KeyError, ValueError, TypeError, OverflowError):
                 link.close()
 
+        def turn_away(why: str) -> None:
+            if not (link.closed_there or self._told):  # once: anybody can knock
+                self._told = True
+                self._state.say(f"procession: {address} was turned away: {why} [P417]")
+            self._drop(link)
+
         key, reception = self._state.key, self._state.reception
         first = reception.trust.first if reception is not None else b""
-        link = Link(self._loop, sock, key, "driver", take, lambda _: self._drop(link), first)
+        link = Link(self._loop, sock, key, "driver", take, turn_away, first)
         self._strangers[link] = time.monotonic()
 
     def _drop(self, stranger: Link) -> None:
@@ -118,7 +125,6 @@ class Roster:
             link=link,
             host=str(message.fields["host"]),
             pid=int(message.fields["pid"]),
-            version=str(message.fields["version"]),
             python=str(message.fields["python"]),
             clocks=Clocks(),
             order=_order(message.fields.get("order")),
@@ -139,23 +145,23 @@ class Roster:
         self._nodes[slot] = node
         link.take, link.lost = partial(self._take, node), partial(self._lose, node)
         # The launcher of one that comes by itself has some of its own.
-        numbers = numbers_of(self._state.work.spec) if reception is not None else {}
+        numbers = numbers_of(self._state.work.spec, self._lease) if reception is not None else {}
         link.send("welcome", {"lease": self._lease, "numbers": numbers})
         link.send("beat", self._beating())
         self._listener.joined(node)
 
     def _refusal(self, node: NodeRecord, greeting: dict[str, Any]) -> str:
         """Say why a node process cannot be taken, "" if it can."""
-        if node.version != __version__:
+        if (version := greeting["version"]) != __version__:
             return (
-                f"{node.host} has procession {node.version}, and here is {__version__}: install "
-                "the same on all nodes [P212]"
+                f"{node.host} has procession {version}, and this job {__version__}: install the "
+                "same on all nodes [P212]"
             )
         if (self._state.encrypted or greeting.get("encrypted")) and not node.link.encryption:
             return (
                 f"links must be encrypted (--link-encryption required): {node.host} has Python "
-                f"{node.python}, and here is {python_version()}; both must be 3.13 or later, with "
-                "an OpenSSL that has TLS-PSK [P215]"
+                f"{node.python}, and the other end {python_version()}; both must be 3.13 or later, "
+                "with an OpenSSL that has TLS-PSK [P215]"
             )
         reception = self._state.reception
         return reception.object_to(greeting) if reception is not None else ""

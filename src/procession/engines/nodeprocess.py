@@ -49,7 +49,6 @@ from procession.system.ports import free_port
 from procession.system.threads import Errands
 from procession.values.policy import StopRequest
 
-SILENT = "it does not answer"
 CONNECT_SECONDS = 30.0  # for finding the driver
 ANSWER_SECONDS = 10.0  # for its answer, when thousands of node processes come at the same time
 LAST_TRY_SECONDS = 1.0  # for a try that begins just before the time for finding it is over
@@ -231,7 +230,7 @@ class NodeProcess:
             },
         )
         # It may also come in the turn in which its time is over.
-        self._loop.after("greeting", patience, lambda: self.joined or link.lose(SILENT))
+        self._loop.after("greeting", patience, lambda: self.joined or link.lose("no answer"))
         while not (faults or self.joined or self._over):
             self._loop.turn()
         self._loop.cancel("greeting")
@@ -256,7 +255,7 @@ class NodeProcess:
         """End the ranks and this process: the driver is lost."""
         if self.lost or self._over:
             return
-        self.lost = f"the driver is lost: {why}"
+        self.lost = f"the {'driver' if self.own is None else 'host'} is lost: {why}"
         if self.will is not None and self._link is not None:
             # When the driver has noticed, too, that this node is lost: see `rules.quorum`.
             silent = 0.0 if self._link.closed_there else SURE * self._lease

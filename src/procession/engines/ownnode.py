@@ -46,7 +46,7 @@ class OwnNode(Record):
     takes over, whether it is the host, and when the host before was lost; see `will`. learns: where
     the host tells the key of a link, reads it; see `rendezvous.munge`. plan: plans the output of an
     attempt, in a directory, "" for none, and may give its ranks more variables. told: the last line
-    of `tell_once`.
+    of `tell_once`. options: the names of options by what they set, for people who gave options.
     """
 
     spec: Spec
@@ -67,6 +67,7 @@ class OwnNode(Record):
     learns: Callable[[socket.socket], bytes] | None = None
     ending: frozenset[int] = frozenset()
     told: str = ""
+    options: Mapping[str, str] = {}
 
     def tell_once(self, text: str) -> None:
         """Show a line, unless it is empty or was the last one that this has shown."""
@@ -79,9 +80,9 @@ class OwnNode(Record):
 
         numbers, lease: of the host, see `numbers_of`. Raises ValueError, TypeError or KeyError.
         """
-        before = {"link": {"lease": self.greeting["lease"]}, **numbers_of(self.spec)}
+        before = numbers_of(self.spec, self.greeting["lease"])
         self.spec = with_numbers(self.spec, numbers)
-        self.tell_once(say_difference(before, {"link": {"lease": lease}, **numbers_of(self.spec)}))
+        self.tell_once(say_difference(before, numbers_of(self.spec, lease), self.options))
 
     def ends_at(self, number: int) -> bool:
         """Whether a person may end the run by this signal. Slurm sends SIGTERM twice."""
@@ -104,11 +105,11 @@ class OwnNode(Record):
         return os.path.join(os.path.abspath(base), run, node)
 
 
-def numbers_of(spec: Spec) -> Numbers:
+def numbers_of(spec: Spec, lease: float) -> Numbers:
     """Give the numbers of a job."""
     stop, hang, restart = ({**vars(each)} for each in (spec.stop, spec.hang, spec.restart))
     stop["signal"], restart["never"] = int(stop["signal"]), sorted(restart["never"])
-    return {"stop": stop, "hang": hang, "restart": restart}
+    return {"engine": {"lease": lease}, "stop": stop, "hang": hang, "restart": restart}
 
 
 def with_numbers(spec: Spec, numbers: Mapping[str, Any]) -> Spec:
@@ -120,10 +121,13 @@ def with_numbers(spec: Spec, numbers: Mapping[str, Any]) -> Spec:
     return spec.__replace__(stop=stop, hang=hang, restart=restart)
 
 
-def say_difference(own: Numbers, host: Numbers) -> str:
-    """Say which numbers of the host differ from those of this launcher, "" if none does."""
+def say_difference(own: Numbers, host: Numbers, options: Mapping[str, str]) -> str:
+    """Say which numbers of the host differ from those of this launcher, "" if none does.
+
+    options: see `OwnNode`.
+    """
     found = [
-        f"{policy} {field} {theirs} (here {own[policy][field]})"
+        f"{options.get(f'{policy}.{field}', field)} {theirs} (here {own[policy][field]})"
         for policy, fields in host.items()
         for field, theirs in fields.items()
         if theirs != own[policy][field]

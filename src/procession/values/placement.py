@@ -14,7 +14,7 @@ LEAST_MEMORY = 1 << 20  # no process gets as far as its program with less
 
 
 class Placement(Value):
-    """The CPUs, the priority and the memory of each rank.
+    """The CPUs and the memory of each rank.
 
     numa: "node" (all CPUs of the rank's NUMA node), "socket" (all of that node's socket),
         "exclusive" (a share of the node's cores that no other rank has) or "core-complex" (those
@@ -23,7 +23,6 @@ class Placement(Value):
         are distributed over the nodes in turn. None: where this process may run.
     cpus_per_rank: so many CPUs for each rank that no other rank has, one of each core where there
         are enough cores. None: no CPUs of its own. Not together with `numa`.
-    nice: what is added to this process's niceness, from -20 to 19; more is less urgent.
     memory_limit: the most memory that a rank and what it starts may use together, in bytes, or as
         text with K, M, G or T for powers of 1024, such as "4G"; by a cgroup if one can be made,
         else by RLIMIT_DATA for each process. None: no limit.
@@ -31,7 +30,6 @@ class Placement(Value):
 
     numa: str | None = None
     cpus_per_rank: int | None = None
-    nice: int = 0
     memory_limit: int | str | None = None
 
     @property
@@ -57,7 +55,6 @@ class Placement(Value):
             "",
             ("numa", (None, *MODES).__contains__, f"one of {', '.join(MODES)}"),
             ("cpus_per_rank", none_or(lambda n: is_natural(n) and n > 0), "a count of 1 or more"),
-            ("nice", lambda n: type(n) is int and -20 <= n <= 19, "a number from -20 to 19"),
             ("memory_limit", none_or(lambda m: type(m) in (int, str)), "a size such as '4G'"),
         )
         count = self.cpus_per_rank

@@ -39,7 +39,7 @@ class Spec(Value):
     kwargs and env are by rank. env holds what is added to the launcher's environment; a value of
     None removes the variable. preload: modules that are imported once, before the ranks are forked;
     "auto": those that the program will import, if that is safe. node: the group's
-    place among those of other machines. placement: the ranks' CPUs, priority and limits.
+    place among those of other machines. placement: the ranks' CPUs and limits.
     on_failure: called with each failure; see `start`. shared: what the ranks load once. warm: for
     how many seconds the agent is kept for a later run, None: not at all. pass_fds: descriptors
     that ranks inherit.

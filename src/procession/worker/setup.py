@@ -11,7 +11,7 @@ A job is a dict, made by the launcher (see `prepare.jobs`), with these keys:
     argv     "exec": the program and its arguments
     program  "python" and "fresh": what the bootstrap runs, see `bootstrap.run`
     title    what `ps` shows of it, if it is Python; see `shown`
-    place    its CPUs, priority and limits, if it has its own, see `take_place`
+    place    its CPUs and limits, if it has its own, see `take_place`
 What is common to all ranks of an attempt: `env` (all of it; what "python" is forked from has these
 variables already), `cwd`, `umask`, and for "fresh" the interpreter's command line `python`; where
 ranks load something once, `shared`, see `shared`.
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import marshal
 import os
-import time
 
 from procession.system import plain as signal
 
@@ -38,7 +37,7 @@ IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def take_place(place: Job) -> None:
-    """Take the CPUs, the priority and the limits of a rank. Raises OSError.
+    """Take the CPUs and the limits of a rank. Raises OSError.
 
     place: fields of its `Placement`, and what follows from them here. cgroup: the directory of its
     cgroup. cpus: their numbers. data: RLIMIT_DATA in bytes. Each of them may be left out.
@@ -49,9 +48,6 @@ def take_place(place: Job) -> None:
         os.close(fd)
     if "cpus" in place:
         os.sched_setaffinity(0, place["cpus"])
-    if "nice" in place:
-        os.nice(place["nice"])
-        _nice_session()
     if "data" in place:
         import resource
 
@@ -60,24 +56,6 @@ def take_place(place: Job) -> None:
         if hard != resource.RLIM_INFINITY:
             limit = min(limit, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-
-
-def _nice_session() -> None:
-    """Give this rank's session its niceness: with autogroups, that of sessions counts; sched(7).
-
-    Users other than root may do this ten times a second, all their processes together: a rank
-    tries for a second.
-    """
-    for _ in range(10):
-        try:
-            with open("/proc/self/autogroup", "w", encoding="ascii") as f:
-                f.write(str(os.getpriority(os.PRIO_PROCESS, 0)))
-        except BlockingIOError:
-            time.sleep(0.1)
-        except OSError:
-            return  # there are no autogroups
-        else:
-            return
 
 
 def prepare(common: Job, job: Job, fds: list[int]) -> Job:

@@ -18,7 +18,7 @@ from procession.agent.boot import own_python
 from procession.cli.commands import STEERING
 from procession.cli.say import say_line
 from procession.cli.words import Parser
-from procession.control.ask import NotAnswered
+from procession.control.ask import NotAnswered, sockets
 from procession.control.leftover import read_processes
 from procession.control.runs import NotFound, Run, find_run
 from procession.values.masking import masked_words
@@ -64,7 +64,14 @@ def _look_elsewhere(parser: Parser, words: Sequence[str], word: str) -> None:
                 f"the ranks here are part of {job}, which is one run, driven from {host}: "
                 f"type `{parser.prog} {job}` there"
             )
-        if process.env.get("PROCESSION_RUN") == word:
+        run = process.env.get("PROCESSION_RUN", "")
+        apart = process.env.get("GROUP_WORLD_SIZE", "1") != "1" and run not in sockets()
+        if run and apart and word in (run, "last"):
+            parser.error(
+                f"the ranks here are part of {run}, a run of several launchers: type "
+                f"`{parser.prog} {run}` where the one runs that hosts the rendezvous"
+            )
+        if run == word:
             parser.error(
                 f"{word} cannot be reached: it was started without control=True, or with "
                 "PROCESSION_CONTROL=0; PROCESSION_CONTROL=1 in its environment lets commands in"

@@ -100,7 +100,9 @@ def logs(options: dict[str, Any], run: Run) -> int:
                     f"the output of {run.id} goes straight to its own terminal: start it with "
                     "--detach, or with --log-dir and -t 3"
                 )
-            say_note(f"{run.id} keeps no files: this is what it shows now")
+            apart = (run.look or {}).get("engine") == "rendezvous"
+            whose = "; each of its machines shows its own ranks" if apart else ""
+            say_note(f"{run.id} keeps no files: this is what it shows now{whose}")
             show_events(connection, streams, shown_on)
     return 0
 

@@ -188,7 +188,7 @@ def say_lost(node: NodeProcess, terms: Terms) -> str:
     who = f"the launcher at {terms.at}"
     if node.will is not None and node.will.host:
         who = f"{node.will.host}, at {terms.at}"
-    why = node.lost.removeprefix("the driver is lost: ") or "it ended"
+    why = node.lost.partition(" is lost: ")[2] or "it ended"
     return f"{who}, which hosts the rendezvous, is lost ({why})"
 
 
