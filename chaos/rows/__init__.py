@@ -14,7 +14,7 @@ NAMES = (
     "ranks_end",
     "two_failures",
     "launcher_killed",
-    "forkserver_killed",
+    "agent_killed",
     "output",
     "hangs",
     "machines:ssh",

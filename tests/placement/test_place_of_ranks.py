@@ -69,7 +69,7 @@ def test_programs(tmp_path):
 
 
 @two_cpus
-def test_the_forkserver_keeps_its_own_place():
+def test_the_agent_keeps_its_own_place():
     first = procession.run(placework.place, nproc=1, placement=Placement(cpus_per_rank=1))
     second = procession.run(placework.place, nproc=1)  # from the same agent
     assert len(first[0]["cpus"]) == 1
@@ -153,7 +153,7 @@ KILLED = """
     """
 
 
-def test_the_forkserver_removes_cgroups_when_the_launcher_is_killed(tmp_path):
+def test_the_agent_removes_cgroups_when_the_launcher_is_killed(tmp_path):
     script = write(tmp_path / "launcher.py", KILLED)
     where = tmp_path / "where"
     where.mkdir()

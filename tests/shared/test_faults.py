@@ -234,7 +234,7 @@ def test_nothing_is_left_when_its_launcher_is_killed(tmp_path, number):
     gone(pids)
 
 
-def test_its_forkserver_is_killed(tmp_path):
+def test_its_agent_is_killed(tmp_path):
     script = write(tmp_path / "launcher.py", LAUNCHER)
     with Launcher(script, tmp_path / "pids") as launcher:
         pids = loading(tmp_path)

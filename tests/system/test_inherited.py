@@ -137,7 +137,7 @@ def test_launch_after_a_change(tmp_path, which, monkeypatch):
     assert said == ["changed {}"] * len(said), done.stdout + done.stderr
 
 
-def test_forkserver_does_not_keep_rights_that_were_given_up(tmp_path):
+def test_an_agent_does_not_keep_rights_that_were_given_up(tmp_path):
     """From the next launch on, none rests that has them."""
     if os.geteuid():
         pytest.skip("only root may change its group")

@@ -9,7 +9,7 @@ from support import shell
 MANY = 150
 
 
-def test_the_forkserver_holds_the_descriptors_of_few_ranks(tmp_path):
+def test_the_agent_holds_the_descriptors_of_few_ranks(tmp_path):
     procession.run(shell(f"ls /proc/$PPID/fd | wc -l > {tmp_path}/$RANK"), nproc=MANY)
     held = [int((tmp_path / str(rank)).read_text()) for rank in range(MANY)]
     # Two for each of 63, its own, and pidfds that are to be sent; those of all were 300.

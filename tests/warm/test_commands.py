@@ -205,7 +205,7 @@ def test_the_end_of_the_launcher_ends_what_it_has_taken(tmp_path, kept):
         until(lambda pid=pid: not alive(pid), f"the end of {command_line(pid)}", 20)
 
 
-def test_a_forkserver_that_was_taken_and_is_killed_is_replaced(tmp_path, kept):
+def test_an_agent_that_was_taken_and_is_killed_is_replaced(tmp_path, kept):
     script = write(
         tmp_path / "a.py",
         """

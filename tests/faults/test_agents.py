@@ -45,7 +45,7 @@ def traced(pid):
         yield
 
 
-def forkserver_of(group):
+def agent_of(group):
     return parent(group.pids()[0])
 
 
@@ -84,11 +84,11 @@ def pids_in(place):
 # -- it does not answer
 
 
-def test_who_failed_is_named_and_all_are_ended_though_the_forkserver_is_held(tmp_path):
+def test_who_failed_is_named_and_all_are_ended_though_the_agent_is_held(tmp_path):
     """It is killed, and its ranks die with it; what else they have started is found."""
     group = start_family(tmp_path, nproc=3)
     everything = pids_in(tmp_path)
-    with traced(forkserver_of(group)):
+    with traced(agent_of(group)):
         os.kill(group.pids()[2], signal.SIGKILL)
         with pytest.raises(GroupFailed) as caught:
             group.wait(20)
@@ -99,26 +99,26 @@ def test_who_failed_is_named_and_all_are_ended_though_the_forkserver_is_held(tmp
     assert "it did not answer for 2 s" in str(caught.value)
 
 
-def test_a_forkserver_without_descriptors_tells_how_a_rank_ended(tmp_path):
+def test_an_agent_without_descriptors_tells_how_a_rank_ended(tmp_path):
     """Whatever it cannot do afterwards."""
     group = start_family(tmp_path)
-    resource.prlimit(forkserver_of(group), resource.RLIMIT_NOFILE, (0, 4096))
+    resource.prlimit(agent_of(group), resource.RLIMIT_NOFILE, (0, 4096))
     os.kill(group.pids()[0], signal.SIGKILL)
     with pytest.raises(GroupFailed) as failed:
         group.wait(timeout=20)
     assert (failed.value.cause.rank, failed.value.cause.outcome) == (0, Outcome.SIGNALLED)
 
 
-def test_a_rank_that_obeys_has_not_failed_though_its_forkserver_cannot_tell_of_the_signal():
+def test_a_rank_that_obeys_has_not_failed_though_its_agent_cannot_tell_of_the_signal():
     """The agent is stopped when it should."""
     group = procession.start(["sleep", "100"], nproc=1, stop=OBEDIENT)
-    with traced(forkserver_of(group)):
+    with traced(agent_of(group)):
         group.stop(wait=False)
         os.kill(group.pids()[0], signal.SIGTERM)
         assert group.wait(20).state is Phase.STOPPED
 
 
-def test_a_rank_that_has_died_does_not_hang_though_its_forkserver_cannot_tell_of_it():
+def test_a_rank_that_has_died_does_not_hang_though_its_agent_cannot_tell_of_it():
     hang = Hang(timeout=0.3)  # less than the launcher waits for an agent
 
     def beat():
@@ -128,23 +128,23 @@ def test_a_rank_that_has_died_does_not_hang_though_its_forkserver_cannot_tell_of
 
     group = procession.start(beat, nproc=2, hang=hang)
     until(lambda: all(rank["beats"] for rank in group.look()["ranks"]), "the beats")
-    with traced(forkserver_of(group)):
+    with traced(agent_of(group)):
         os.kill(group.pids()[0], signal.SIGKILL)
         with pytest.raises(GroupFailed) as caught:
             group.wait(20)
     assert (caught.value.cause.rank, caught.value.cause.outcome) == (0, Outcome.SIGNALLED)
 
 
-def test_next_attempt_has_another_forkserver(tmp_path):
+def test_next_attempt_has_another_agent(tmp_path):
     """A group that is to start again does so without the one that did not answer."""
     group = start_family(tmp_path, restart=procession.Restart(max=1))
-    server = forkserver_of(group)
+    server = agent_of(group)
     with traced(server):
         for path in tmp_path.glob("*.pid"):
             path.rename(path.with_suffix(".old"))
         os.kill(group.pids()[0], signal.SIGKILL)
         until(lambda: len(list(tmp_path.glob("*.pid"))) == 6, "the second attempt")
-        assert forkserver_of(group) != server
+        assert agent_of(group) != server
         gone(int(path.read_text()) for path in tmp_path.glob("*.old"))
     group.stop()
     gone(pids_in(tmp_path))
@@ -159,7 +159,7 @@ WAITS_ONCE = shell("test $TORCHELASTIC_RESTART_COUNT = 1 || exec sleep 1000")
 
 def test_there_is_no_agent_for_the_next_attempt(monkeypatch):
     group = procession.start(WAITS_ONCE, nproc=2, restart=Restart(max=1))
-    server = forkserver_of(group)
+    server = agent_of(group)
     monkeypatch.setattr(os, "posix_spawn", lambda *_, **__: os.rmdir("/proc"))  # raises OSError
     os.kill(server, signal.SIGKILL)
     with pytest.raises(GroupFailed, match="could not find an agent"):
@@ -175,7 +175,7 @@ def test_what_is_decided_when_it_is_lost_is_decided_once():
         time.sleep(0.5)  # until the loss is noticed
 
     group = procession.start(WAITS_ONCE, nproc=2, restart=Restart(max=1), on_failure=on_failure)
-    server = forkserver_of(group)
+    server = agent_of(group)
     os.kill(group.pids()[1], signal.SIGKILL)
     group.wait(20)
     assert len(asked) == 1
@@ -189,7 +189,7 @@ def test_something_does_not_go_after_it_is_lost(monkeypatch, tmp_path):
     until((tmp_path / "there").exists, "the rank")
     group.stop(wait=False)
     until(lambda: group.state is Phase.STOPPING, "the stop")
-    os.kill(forkserver_of(group), signal.SIGKILL)
+    os.kill(agent_of(group), signal.SIGKILL)
     group.wait(20)
     assert "[P408]" in " ".join(group.end.notes)
 
@@ -205,7 +205,7 @@ def test_one_that_is_stopped_is_woken_when_it_is_asked(stacks):
 
     options = {"hang": Hang(timeout=0.3)} if stacks else {"on_failure": on_failure}
     group = procession.start(beat, nproc=2, **options)
-    server = forkserver_of(group)
+    server = agent_of(group)
     os.kill(server if stacks else group.pids()[1], signal.SIGSTOP if stacks else signal.SIGKILL)
     with pytest.raises(GroupFailed):
         group.wait(20)
@@ -255,7 +255,7 @@ def test_one_that_was_held_is_reaped_by_a_launch_that_starts_none():
     procession.run(os.getpid, nproc=1)  # leaves an idle one
     quick = procession.Stop(grace=0.2)
     group = procession.start(signal.pause, nproc=1, env={"PYTHONPATH": "/other"}, stop=quick)
-    server = forkserver_of(group)
+    server = agent_of(group)
     with traced(server):
         group.stop()
     assert state(server) == "Z"  # it was killed, and could not be reaped while it was held
@@ -266,14 +266,14 @@ def test_one_that_was_held_is_reaped_by_a_launch_that_starts_none():
 # -- it is stopped while it starts ranks
 
 
-def test_a_forkserver_that_is_stopped_while_a_group_starts_goes_on(tmp_path, monkeypatch):
+def test_an_agent_that_is_stopped_while_a_group_starts_goes_on(tmp_path, monkeypatch):
     write(tmp_path / "stops.py", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)")
     monkeypatch.syspath_prepend(tmp_path)
     assert procession.run(int, nproc=2, preload=["stops"], hang=Hang(start=60)) == [0, 0]
 
 
 @pytest.mark.long
-def test_a_forkserver_that_stays_stopped_while_a_group_starts_is_named(tmp_path, monkeypatch):
+def test_an_agent_that_stays_stopped_while_a_group_starts_is_named(tmp_path, monkeypatch):
     """Long before the limit of the start, which is for imports that take their time."""
     write(
         tmp_path / "waits.py",
@@ -340,10 +340,10 @@ def test_what_users_have_installed_does_not_run_in_one_that_has_ranks(tmp_path):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_killed_forkserver_leaves_no_daemon(tmp_path, method):
+def test_a_killed_agent_leaves_no_daemon(tmp_path, method):
     """While the launcher lives, nothing stays, also where only its mark tells whose it is."""
     group = start_family(tmp_path, start_method=method)
-    os.kill(forkserver_of(group), signal.SIGKILL)
+    os.kill(agent_of(group), signal.SIGKILL)
     with pytest.raises(GroupFailed) as caught:
         group.wait(20)
     assert [pid for pid in pids_in(tmp_path) if alive(pid)] == []
@@ -352,7 +352,7 @@ def test_killed_forkserver_leaves_no_daemon(tmp_path, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_launcher_killed_while_its_forkserver_is_stopped(tmp_path, method):
+def test_launcher_killed_while_its_agent_is_stopped(tmp_path, method):
     """A parent-death signal wakes it, and it ends what is below it."""
     script = write(
         tmp_path / "main.py",
@@ -373,7 +373,7 @@ def test_launcher_killed_while_its_forkserver_is_stopped(tmp_path, method):
         until(lambda: not marked(mark), "the end of all processes")
 
 
-def test_launcher_killed_while_its_forkserver_is_in_an_import(tmp_path):
+def test_launcher_killed_while_its_agent_is_in_an_import(tmp_path):
     """An import that hangs, or takes a minute, keeps nothing alive: no process, and no file."""
     write(
         tmp_path / "endless.py",
@@ -400,7 +400,7 @@ def test_launcher_killed_while_its_forkserver_is_in_an_import(tmp_path):
     assert os.listdir(tmp_path / "scratch") == []
 
 
-def test_launcher_killed_when_its_forkserver_is_idle_already(tmp_path):
+def test_launcher_killed_when_its_agent_is_idle_already(tmp_path):
     """One of both removes what the ranks had."""
     script = write(
         tmp_path / "main.py",
@@ -427,7 +427,7 @@ def test_launcher_killed_when_its_forkserver_is_idle_already(tmp_path):
 @pytest.mark.long
 @pytest.mark.torch
 @pytest.mark.timeout(200)  # eight imports of torch
-def test_an_idle_forkserver_that_gives_its_memory_back_is_not_used():
+def test_an_idle_agent_that_gives_its_memory_back_is_not_used():
     """From the signal that kills it until its socket is closed, which takes milliseconds."""
     for _ in range(4):
         first = procession.run(os.getppid, nproc=1, preload=["torch"])
@@ -436,7 +436,7 @@ def test_an_idle_forkserver_that_gives_its_memory_back_is_not_used():
         procession.forkserver.close()
 
 
-def test_an_idle_forkserver_that_was_stopped_serves_the_next_launch():
+def test_an_idle_agent_that_was_stopped_serves_the_next_launch():
     first = procession.run(os.getppid, nproc=1)
     os.kill(first[0], signal.SIGSTOP)
     assert procession.run(os.getppid, nproc=1, hang=Hang(start=SOON)) == first
