@@ -5,10 +5,10 @@ processes, for new ones, and for requests of other threads; the engine has a thr
 since engines block. What is known of the run stands in `jobstate`, and messages of node processes
 are read in `nodeevents`.
 
-Each node process holds a lease on the driver, and the driver on each node process (see `roster`). A
-node that was lost may run for a moment longer, until its own lease ends; so no attempt begins
-within `FENCE` of a loss. What an engine says about a node process counts only until that node
-process has come: the link is quicker and more reliable.
+Each node process holds a lease on the driver, and the driver on each node process (see
+`nodelinks`). A node that was lost may run for a moment longer, until its own lease ends; so no
+attempt begins within `FENCE` of a loss. What an engine says about a node process counts only until
+that node process has come: the link is quicker and more reliable.
 
 Each machine has its own clock: heartbeats show how far it is from ours (see `Clocks`), and failures
 are put in order by our clock.
@@ -28,7 +28,7 @@ from typing import Any
 from procession.agent.boot import own_python
 from procession.driver.jobstate import JobState, NodeRecord, interfaces_of
 from procession.driver.nodeevents import WORKING, NodeEvents
-from procession.driver.roster import Roster
+from procession.driver.nodelinks import NodeLinks
 from procession.engines.addresses import say_interfaces, unset
 from procession.engines.contract import (
     DRIVER,
@@ -135,14 +135,14 @@ class JobDriver(JobState):
         self._actions: deque[Action] = deque()
         self._node_events = NodeEvents(self, self._handle)
         self._engine = EngineThread(self.engine, self.loop, self._engine_told)
-        self._roster = Roster(self, self._node_events)
+        self._links = NodeLinks(self, self._node_events)
         self.note_phase()
         self._do(self.life.begin())
         port = self.door.getsockname()[1]
         at = tuple((each, port) for each in self.addresses)
         invitation = Invitation(at, self.key, slot=0)
         argv = tuple(own_python(NODE_PROCESS))
-        self._roster.watch(self.door)
+        self._links.watch(self.door)
         known = {JOB: self.run_id, DRIVER: os.uname().nodename}
         if self.reception is not None:
             self._say_missing()
@@ -201,10 +201,10 @@ class JobDriver(JobState):
             self._engine.replace(action.slot)
         elif isinstance(action, Dismiss):
             for slot in action.slots:
-                self._roster.dismiss(slot)
+                self._links.dismiss(slot)
         elif isinstance(action, Drop):
             for slot in action.slots:
-                self._roster.drop(slot, "it did not end its ranks in time")
+                self._links.drop(slot, "it did not end its ranks in time")
         elif isinstance(action, Decide):
             self._decide()
         else:
@@ -372,7 +372,7 @@ class JobDriver(JobState):
 
     def close(self) -> None:
         """Give everything back."""
-        self._roster.close()
+        self._links.close()
         self.door.close()
         self.display.close()
         self._engine.close()

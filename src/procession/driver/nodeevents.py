@@ -35,7 +35,7 @@ WORKING = (JobPhase.STARTING, JobPhase.RUNNING)
 
 
 class NodeEvents:
-    """Takes what node processes send, as a `Roster` tells it. For the thread of the loop.
+    """Takes what node processes send, as a `NodeLinks` tells it. For the thread of the loop.
 
     handle: takes events of the job's life. Where nodes come by themselves, nothing that they send
     is unpickled.

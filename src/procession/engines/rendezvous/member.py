@@ -84,8 +84,8 @@ def explained(fault: str, terms: Terms) -> str:
         return f"all places are taken{which}"
     if any(word in fault for word in ("ended", "broke", "key", "protocol")):
         return (
-            f"what listens there sent us away ({fault}): is another job there, with another id "
-            f"than {terms.run_id!r}, of another user, or with another secret?"
+            f"what listens there sent us away ({fault}): is it another program, or another "
+            f"job, with another id than {terms.run_id!r}, of another user, or with another secret?"
         )
     return fault
 

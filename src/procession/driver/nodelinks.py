@@ -31,7 +31,7 @@ GREETING = 10.0  # seconds for a connection to prove that it is a node process
 STRANGERS = 64  # connections that have not proved it yet
 
 
-class Roster:
+class NodeLinks:
     """Takes node processes into `JobState.nodes`, and out. For the loop's thread."""
 
     def __init__(self, state: JobState, listener: NodeEvents) -> None:
