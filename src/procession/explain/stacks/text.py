@@ -37,11 +37,11 @@ Frame = tuple[str, int, str]  # file, line (0: not known), function
 _HEAD = re.compile(r"(Stack|Current thread .*|Thread .*) \(most recent call")
 _FRAME = re.compile(r'  File (?:"(.*)"|\?\?\?), line ([0-9]{1,9}|\?\?\?) in (.*)$')
 _ASKED = '/procession/worker/stackfile.py",'  # what writes it
-# Frames of ours below a program, and those between them and the program.
+# Frames of ours below a program, and those of Python between them and the program.
 _BELOW = re.compile(
-    r"(^|/)procession/(worker/(bootstrap|program|process|ending|outcome|streams)|agent/\w+)\.py$"
+    r"(^|/)procession/(worker/(bootstrap|setup|program|process|ending|outcome|streams)|agent/\w+)\.py$"
 )
-_BETWEEN = re.compile(r"^<string>$|^<frozen runpy>$|/runpy\.py$")
+_BETWEEN = re.compile(r"^<string>$|^<frozen |/(runpy|genericpath|posixpath)\.py$")
 
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 _STANDARD = re.compile(r"^<frozen |/lib(?:32|64)?/python3(?:\.\d+)?t?/")
