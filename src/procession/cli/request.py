@@ -41,9 +41,9 @@ class Request(Value):
     only say what would be run. json: print the result on stdout. signals: those that end the group.
     forward: those that each rank gets. notices: those that announce the end, with the seconds that
     are left then. notes: lines to print before it runs. logs_specs: the entry point that lays out
-    logs. live: show a view of the group while it runs. status: seconds between
-    two lines about it, or None. detach: give the terminal back. engine: what is asked of an engine,
-    None on this machine.
+    logs. live: show a view of the group while it runs. status: seconds between two lines about it,
+    or None. detach: give the terminal back. engine: what is asked of an engine, None on this
+    machine.
     """
 
     spec: Spec

@@ -63,10 +63,10 @@ class NodePart(Record):
     whether reports name the node beside its host. clocks: its clock against ours. failed: its first
     failure, as reported when it happened. end: how it ended; ranks have their numbers in the job in
     both. lost: why its node process is gone, while it had ranks; lost_at: when it was heard last, 0
-    if the job was to end anyway.
-    stacks: where its ranks were, put together as `text.Together` has it. errors: error reports of
-    ranks that failed, by local rank. values: pickles, by local rank. pids, exits: of processes that
-    its ranks have or had, by local rank. looked: its ranks as it has described them last.
+    if the job was to end anyway. stacks: where its ranks were, put together as `text.Together` has
+    it. errors: error reports of ranks that failed, by local rank. values: pickles, by local rank.
+    pids, exits: of processes that its ranks have or had, by local rank. looked: its ranks as it has
+    described them last.
     """
 
     node: int
