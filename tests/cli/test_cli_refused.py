@@ -154,7 +154,7 @@ def test_a_run(refused, words, said):
         ("PET_NNODES", "1:2", "PET_NNODES 1:2: a range is for machines that find each other"),
         ("PET_STANDALONE", "yes", "PET_STANDALONE must be 0 or 1, not 'yes'"),
         ("PROCESSION_CONFIG", "no", "PROCESSION_CONFIG: cannot read 'no'"),
-        ("PROCESSION_CPUS_PER_RANK", "0", "PROCESSION_CPUS_PER_RANK must be a count of 1 or more"),
+        ("PROCESSION_MEMORY_LIMIT", "4X", "PROCESSION_MEMORY_LIMIT: '4X' is not a size"),
     ],
 )
 def test_where_a_variable_says_it(refused, monkeypatch, variable, text, said):
@@ -172,7 +172,7 @@ def test_where_a_variable_says_it(refused, monkeypatch, variable, text, said):
         ("env = { RANK = 7 }", "env in pyproject.toml: RANK is what each rank is told"),
         ("tee = ", "pyproject.toml is not TOML: "),
         ("log-dir = '/proc/nope'", "log-dir in pyproject.toml '/proc/nope': cannot prepare"),
-        ("cpus-per-rank = 0", "cpus-per-rank in pyproject.toml must be a count of 1 or more"),
+        ("max-restarts = -1", "max-restarts in pyproject.toml must be a count, 0 or more, not -1"),
     ],
 )
 def test_where_a_file_says_it(here, refused, text, said):

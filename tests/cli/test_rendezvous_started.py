@@ -108,7 +108,7 @@ def test_a_task_of_another_version_ends_the_wait_for_it(tmp_path):
     ):
         ended((first, second), 1, 0)
     assert time.monotonic() - began < 50, "it waited for the other one"
-    assert b"has procession 0.0.7, and " in first.err
+    assert b"has procession 0.0.7, and this job " in first.err
 
 
 @pytest.mark.long
