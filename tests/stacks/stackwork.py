@@ -33,6 +33,12 @@ def compare():
         sorted(range(1000), key=lambda n: -n)
 
 
+def compare_deaf():
+    signal.signal(GENTLE, signal.SIG_DFL)
+    procession.beat(1)
+    compare()
+
+
 def wait():
     threading.Event().wait()
 
@@ -115,7 +121,7 @@ def child():
 
 
 WORK = (sleep, beat, wait, hold_the_lock, stop, block, handle, ignore, become, pause, write_garbage,
-        close_all, exhaust, fork, threads, deep, child, compare)  # fmt: skip
+        close_all, exhaust, fork, threads, deep, child, compare, compare_deaf)  # fmt: skip
 NUMBERS = {work.__name__: number for number, work in enumerate(WORK)}
 
 

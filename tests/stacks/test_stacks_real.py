@@ -10,6 +10,7 @@ import pytest
 import stackwork
 
 import procession
+from procession import Phase
 from seams.agent import beforestop, stacks
 from seams.explain import merge, outside
 from support import QUICK, failure_of, until
@@ -290,3 +291,12 @@ def test_a_rank_that_runs_lives_on_however_often_it_is_asked():
     with procession.start(stackwork.do, args=(["compare"],), nproc=1, stop=QUICK) as group:
         until(lambda: "compare" in str(group.stacks(5.0)))
         assert all(group.stacks(5.0)[0]["frames"] for _ in range(150))
+
+
+def test_a_rank_that_cannot_answer_gently_is_not_asked():
+    """As one that has just begun, it runs Python code, where a look from C would end it."""
+    with procession.start(stackwork.do, args=(["compare_deaf"],), nproc=1, stop=QUICK) as group:
+        until(lambda: group.look()["ranks"][0]["beats"])
+        for _ in range(40):
+            group.stacks(5.0)
+        assert group.state is Phase.RUNNING

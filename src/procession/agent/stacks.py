@@ -1,14 +1,15 @@
 """Asks ranks for their stacks, all at a time, and waits for none of them.
 
 Theory of operation. See `worker.stackfile` for how a rank answers. Before it is asked, it is looked
-at: the signal goes only to a rank that has a handler for it (a program that a rank has become has
-none). It does not go to a rank that is stopped, has the signal blocked, or sleeps until a signal
-comes (ours would wake it). It is asked gently, and with the other signal if it has not answered and
-sleeps from one look to the next, or has had the CPU for some time: on a busy machine it waits for
-that. Timers of the loop look at the memory file repeatedly: the kernel does not notify anybody of
-its growth, and the whole takes a few milliseconds. A dump is complete when the outermost frame of
-the main thread is there; if that frame is not known, when the dump has not grown although its
-writer has had the CPU for some time, or sleeps.
+at: the signal goes only to a rank that has handlers for both (a program that a rank has become has
+none; one that has just begun may have one, and would not answer). It does not go to a rank that is
+stopped, has the signal blocked, or sleeps until a signal comes (ours would wake it). It is asked
+gently, and with the other signal if it has not answered and sleeps from one look to the next, or
+has had the CPU for some time: on a busy machine it waits for that. Timers of the loop look at the
+memory file repeatedly: the kernel does not notify anybody of its growth, and the whole takes a few
+milliseconds. A dump is complete when the outermost frame of the main thread is there; if that frame
+is not known, when the dump has not grown although its writer has had the CPU for some time, or
+sleeps.
 
 What another process has written is not trusted: who reads it expects any bytes.
 """
@@ -196,7 +197,7 @@ def _look_at(taken: Taken, pidfd: int) -> int:
     if state.letter in STOPPED:
         taken.state = describe(taken.pid)
         return -1
-    if pidfd < 0 or not state.catches(SIGNAL):
+    if pidfd < 0 or not (state.catches(GENTLE) and state.catches(SIGNAL)):
         return -1
     if state.blocks(SIGNAL):  # another thread would get it, and show its own stack
         taken.state = "has its signals blocked"
