@@ -38,6 +38,13 @@ def test_what_is_asked_for(script):
     assert not early("--start-method", "spawn", script)
 
 
+def test_a_variable_that_an_import_changes_is_so_in_the_ranks(tmp_path):
+    script = write(tmp_path / "main.py", "import changes, os\nprint(os.environ['CHANGED'])\n")
+    env = {**os.environ, "CHANGED": "a", "PYTHONPATH": str(tmp_path)}
+    write(tmp_path / "changes.py", "import os\nos.environ['CHANGED'] += 'b'\n")
+    assert good("-n", 1, "--preload", "changes", script, env=env) == "ab\n"
+
+
 def test_a_module_that_is_not_there_is_left_to_the_ranks_with_a_note(script):
     assert early("--preload", "decimal,no_such_module", script)
     env = {**os.environ, "NAMES": ""}

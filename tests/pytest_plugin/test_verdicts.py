@@ -39,6 +39,13 @@ def test_the_first_failure_is_the_one_that_happened_first():
     )
 
 
+def test_ranks_agree_by_their_tests_not_by_their_teardowns():
+    late = rank(report("failed", longrepr="[XPASS(strict)] bug"),
+                report("skipped", "teardown", wasxfail="bug"))  # fmt: skip
+    found = verdict(rank(report("skipped", wasxfail="bug")), late)
+    assert found.headline.startswith("the ranks do not agree")
+
+
 def test_ranks_that_lost_another_one_are_one_line():
     """Each names another port. The place is in the test, not in the library that raised it."""
     lost = "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:{}. This is"

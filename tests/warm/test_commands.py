@@ -70,7 +70,9 @@ def test_the_next_command_takes_it_and_finds_nothing_of_the_last(tmp_path, kept)
     shown = [(r["state"], r["alive"]) for r in rows if r["launcher"] == entry["pid"]]
     assert shown == [("KEPT", 0)]
     stopped = run_procession("warm", "stop")
-    assert stopped.stdout == "procession: 1 ended, and nothing is kept\n", stopped
+    assert stopped.stdout == "procession: 1 ended; what a run uses now is kept when it ends\n", (
+        stopped
+    )
     until(lambda: not alive(entry["pid"]), "the end of what was kept")
     assert run_procession("warm").stderr == "procession: nothing is kept\n"
 
@@ -87,7 +89,9 @@ def descriptors_of(pid):
 def assert_holds_nothing(pid):
     """Look at a kept agent from outside, for anything of the run that it has served."""
     with open(f"/proc/{pid}/environ", "rb") as f:
-        variables = dict(v.split(b"=", 1) for v in f.read().split(b"\0") if v)
+        shown = f.read()
+    assert b"\0\0" not in shown  # for who reads it, that is the end
+    variables = dict(v.split(b"=", 1) for v in shown.split(b"\0") if v)
     assert variables.pop(b"PROCESSION_LAUNCHER").startswith(b"%d-" % pid)
     assert not [n for n in variables if n.startswith((b"TOKEN", b"PROCESSION_TEST", b"MASTER_"))]
     with open(f"/proc/{pid}/cmdline", "rb") as f:

@@ -100,9 +100,10 @@ import os
 os.environ.get("FUZZ_A"), os.getenv("FUZZ_B"), "FUZZ_C" in os.environ, dict(os.environ)
 """
     imported = watched(source)
-    assert importer.reason(imported, FUZZ_D="1") == ""
+    assert importer.reason(imported, FUZZ_D="1", PATH="/") == ""
     for name in ("FUZZ_A", "FUZZ_B", "FUZZ_C"):
         assert importer.reason(imported, **{name: "1"}) == f"the variable {name} changed"
+    assert importer.reason(imported, PROGRAM_D="1") == "the variable PROGRAM_* changed"
 
 
 @pytest.mark.parametrize(

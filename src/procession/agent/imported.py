@@ -60,6 +60,7 @@ _ELSEWHERE = frozenset(
 _SYSTEM_FILES = ("/etc/passwd", "/etc/group", "/etc/hostname", "/etc/localtime", "/etc/timezone",
                  "/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/ssl/openssl.cnf",
                  "/usr/lib/ssl/openssl.cnf", "/usr/local/ssl/openssl.cnf")  # fmt: skip
+_BETWEEN = ("os", "_collections_abc", "collections.abc")  # those who ask and the variables
 _NO_FILES = (b"/dev/", b"/memfd:", b"/SYSV")  # that stand among the mapped ones
 
 
@@ -77,7 +78,7 @@ class Imported:
         self._elsewhere = devices_elsewhere()
         self._asked: set[str] = set()
         self._sought = _Sought()
-        self._variables: dict[str, str | None] = {}
+        self._variables: dict[str, object] = {}
         self._files: dict[str, Stamp] = {}
         self._search: dict[str, _Directory] = {}  # directories in which modules are looked for
         self._packages: dict[str, _Directory] = {}  # those of packages
@@ -102,9 +103,10 @@ class Imported:
         self.fault = self.fault or "".join(f"it could not import {name}" for name in failed[:1])
         environ: Any = os.environ
         if isinstance(environ._data, _Asked):
-            environ._data = os.environb._data = dict(environ._data)  # pyright: ignore
+            plain = dict(dict.items(environ._data))  # pyright: ignore
+            environ._data = os.environb._data = plain  # pyright: ignore
             sys.meta_path[:] = [each for each in sys.meta_path if each is not self._sought]
-        self._variables |= {name: env.get(name) for name in self._asked}
+        self._variables |= {name: _value(env, name) for name in self._asked}
         before, self._files, self._packages = self._files, {}, {}
         self._look_at_modules()
         self._look_at_search()
@@ -185,7 +187,7 @@ class Imported:
 
     def changed_variable(self, env: Mapping[str, str]) -> str:
         """Give what has changed of variables, "" if nothing has. env: those of now."""
-        changed = [name for name, value in self._variables.items() if env.get(name) != value]
+        changed = [name for name, value in self._variables.items() if _value(env, name) != value]
         return f"the variable {min(changed)} changed" if changed else ""
 
     def change(self) -> str:
@@ -285,15 +287,38 @@ class _Sought:
         self.names.add(name)
 
 
+def _value(env: Mapping[str, str], name: str) -> object:
+    """Give the value of a variable, or with a star at its end, all that begin so."""
+    if not name.endswith("*"):
+        return env.get(name)
+    return {n: value for n, value in env.items() if n.startswith(name[:-1])}
+
+
 class _Asked(_Variables):
-    """The variables of this process; keeps the names of those that are asked for one by one."""
+    """The variables of this process; keeps the names of those that are asked for one by one.
+
+    Who goes through all of them is taken to look for those that begin with the name of its package:
+    `TQDM_*`.
+    """
 
     def __init__(self, of: dict[bytes, bytes], names: set[str]) -> None:
         super().__init__(of)
         self._names = names
+        self._next: list[bytes] = []  # of somebody who goes through all, the last one first
+
+    def __iter__(self) -> Iterator[bytes]:
+        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        while frame.f_back is not None and frame.f_globals.get("__name__") in _BETWEEN:
+            frame = frame.f_back
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        self._names.add(f"{package.upper()}_*")
+        self._next = [*super().__iter__()][::-1]
+        return iter(self._next[::-1])
 
     def __getitem__(self, name: bytes) -> bytes:
-        self._names.add(os.fsdecode(name))
+        if not self._next or self._next.pop() != name:
+            self._next = []
+            self._names.add(os.fsdecode(name))
         return super().__getitem__(name)
 
     def __contains__(self, name: object) -> bool:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from procession.agent.imported import Imported
     from procession.agent.wanted import Preload
 
+    Variables = dict[str, tuple[str, str | None]]
+
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel", "/dev/neuron", "/dev/davinci")
 NEVER = 2_000_000_011  # objects: a threshold for the collector that nobody else sets
 C10D, DESTROY = "torch.distributed.distributed_c10d", "destroy_process_group"
@@ -41,15 +43,15 @@ class Preloaded:
     fault: why no rank may be forked from this process, "" if ranks may. culprit: the module whose
     import that was, "" if that is not known. failed: modules that could not be imported. printed:
     what the imports wrote to stdout and to stderr. variables: those of the environment that the
-    imports have set. imported: what decided them, if they are watched; wish: what was asked
-    for last.
+    imports have set, see `renewal.after_fork`. imported: what decided them, if they are watched;
+    wish: what was asked for last.
     """
 
     def __init__(self) -> None:
         self.fault = self.culprit = ""
         self.failed: list[str] = []
         self.printed: tuple[bytes, bytes] = (b"", b"")
-        self.variables: dict[str, str] = {}
+        self.variables: Variables = {}
         self.imported: Imported | None = None
         # The names of the importing module: a warning about the import leaves a mark there.
         self._importer: dict[str, Any] = {"__name__": "__main__"}
@@ -168,7 +170,7 @@ class Surroundings:
         self._path = list(sys.path if path is None else path)
         self._what, self._output = what, output
         self.printed: tuple[bytes, bytes] = (b"", b"")
-        self.variables: dict[str, str] = {}
+        self.variables: Variables = {}
 
     def __enter__(self) -> None:
         self.fault = ""
@@ -199,7 +201,8 @@ class Surroundings:
             os.close(old)
         if self._kept:
             self.printed = _contents(self._kept[0]), _contents(self._kept[1])
-        self.variables = {n: v for n, v in os.environ.items() if self._env.get(n) != v}
+        found = self._env.get
+        self.variables = {n: (v, found(n)) for n, v in os.environ.items() if found(n) != v}
         env, path, cwd, handlers = self._before
         if sys.path != self._path:
             self.fault = f"{self._what} changed sys.path"

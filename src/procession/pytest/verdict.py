@@ -102,7 +102,7 @@ def _own(told: Told) -> tuple[str, str]:
         text = report["longrepr"]
         if report["outcome"] == "failed" and not str(text).startswith(STRICT):
             return "failed", report["when"]
-        if report["outcome"] == "skipped":
+        if report["outcome"] == "skipped" and report["when"] != "teardown":
             xfail = "wasxfail" in report
             outcome = "xfailed" if xfail else "skipped"
             reason = report["wasxfail"] if xfail else _reason(text)

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def after_fork(printed: tuple[bytes, bytes], variables: dict[str, str]) -> None:
-    """Make a forked rank equal to a fresh interpreter that imported the same modules itself."""
-    for name, value in variables.items():
-        os.environ.setdefault(name, value)
+def after_fork(printed: tuple[bytes, bytes], variables: dict[str, tuple[str, str | None]]) -> None:
+    """Make a forked rank equal to a fresh interpreter that imported the same modules itself.
+
+    variables: that the imports have set, each with its value, and the one that they found.
+    """
+    for name, (value, found) in variables.items():
+        if os.environ.get(name) == found:
+            os.environ[name] = value
     for fd, text in zip((1, 2), printed, strict=True):
         view = memoryview(text)
         try:

@@ -100,11 +100,11 @@ def show_mark(mark: str) -> bool:
     import ctypes
 
     start, area = _memory(_ENV_START)
-    text = MARK + b"=" + mark.encode() + b"\0"
-    size = _room(area)
-    if len(text) > size:
+    text, room = MARK + b"=" + mark.encode() + b"\0", ROOM.encode() + b"="
+    left = _room(area) - len(text) - len(room) - 1
+    if left < 0:
         return False
-    ctypes.memmove(start, text.ljust(size, b"\0"), size)
+    ctypes.memmove(start, text + room + b" " * left + b"\0", _room(area))
     # Not by `putenv`, which would move the variable.
     data: Any = getattr(os.environ, "_data")  # noqa: B009 - private
     data[MARK] = mark.encode()
@@ -112,11 +112,8 @@ def show_mark(mark: str) -> bool:
 
 
 def _room(area: bytes) -> int:
-    """Give how many bytes the mark and what stands behind it for that purpose take. Pure."""
-    if not area.startswith(MARK + b"="):
-        return 0
+    """Give how many bytes the mark and the variable behind it take, 0 if it is not there. Pure."""
     first = area.find(b"\0") + 1
-    behind = area[first:]
-    if behind.startswith(ROOM.encode()):
-        return first + behind.find(b"\0") + 1
-    return first + len(behind) - len(behind.lstrip(b"\0"))  # it was used before
+    if not area.startswith(MARK + b"=") or not area[first:].startswith(ROOM.encode() + b"="):
+        return 0
+    return area.find(b"\0", first) + 1
