@@ -103,8 +103,7 @@ class Imported:
         self.fault = self.fault or "".join(f"it could not import {name}" for name in failed[:1])
         environ: Any = os.environ
         if isinstance(environ._data, _Asked):
-            plain = dict(dict.items(environ._data))  # pyright: ignore
-            environ._data = os.environb._data = plain  # pyright: ignore
+            environ._data = os.environb._data = dict(dict.items(environ._data))  # pyright: ignore
             sys.meta_path[:] = [each for each in sys.meta_path if each is not self._sought]
         self._variables |= {name: _value(env, name) for name in self._asked}
         before, self._files, self._packages = self._files, {}, {}

@@ -53,7 +53,8 @@ class Preload(Value):
         if kept.path != self.path:
             return "what is kept was imported with another sys.path"
         seen = [{n: v for n, v in e.env.items() if among(kept.reads, n)} for e in (kept, self)]
-        return "" if seen[0] == seen[1] else "a variable changed that the imports have read"
+        changed = {name for name, _ in seen[0].items() ^ seen[1].items()}
+        return f"the variable {min(changed)} changed" if changed else ""
 
     @property
     def message(self) -> dict[str, Any]:

@@ -35,6 +35,12 @@ NOTHING_KEPT = "nothing is kept yet"
 # Variables that are read when an interpreter starts, beside those of `pool.EARLY_VARIABLES`: by
 # `site`, and by a `.pth` file that nearly every environment has.
 STARTING = ("HOME", "SETUPTOOLS_USE_DISTUTILS")
+# What differs in the parts of `key_text`.
+HOW = (
+    "by another Python",
+    "with other signals ignored or blocked",
+    "with other variables that Python reads when it starts",
+)
 MOST, DEFAULT_MOST = "PROCESSION_WARM_MOST", 8  # how many agents may be kept
 
 
@@ -70,7 +76,8 @@ class Warm:
             return []
         same = [each for each in found if each.key == self._text]
         if found and not same:
-            self.why = "what is kept was started by another Python, or with other variables"
+            differ = min((_differing(each.key, self._text) for each in found), key=len)
+            self.why = f"what is kept was started {' and '.join(differ) or HOW[0]}"
         return same
 
     # -- before the run
@@ -170,17 +177,16 @@ def key_text(key: tuple[Any, ...], env: Mapping[str, str]) -> str:
     affinity, rights, ...) is left out: it is compared separately.
     """
     executable, flags, _, blocked, ignored, *_ = key
-    words = [
-        executable,
-        *flags,
-        sys.version,
-        __version__,
-        boot.ENTRY,
-        sorted(map(int, blocked)),
-        sorted(map(int, ignored)),
-        sorted(env.items()),
-    ]
-    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
+    python = executable, *flags, sys.version, __version__, boot.ENTRY
+    signals = sorted(map(int, blocked)), sorted(map(int, ignored))
+    parts = python, signals, sorted(env.items())  # in the order of `HOW`
+    return ".".join(hashlib.sha256(json.dumps(part).encode()).hexdigest()[:8] for part in parts)
+
+
+def _differing(kept: str, own: str) -> list[str]:
+    """Say how the one was started otherwise than the other."""
+    parts = zip(HOW, kept.split("."), own.split("."), strict=False)
+    return [how for how, one, other in parts if one != other]
 
 
 def read_most(env: Mapping[str, str]) -> int:
