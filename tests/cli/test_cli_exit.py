@@ -118,7 +118,7 @@ def test_ranks_get_the_signal_that_the_command_got(tmp_path):
             watched.shows(b"[0] ready", b"[1] ready")
             watched.signal(number)
             assert watched.end() == 128 + number
-        assert watched.out.count(b"got %s" % number.name.encode()) == 2
+        assert watched.out.count(b"got %s" % number.name.encode()) == 2, watched.err
         said = f"procession: tell.py was stopped by {number.name} [P412]"
         assert watched.err.decode().splitlines()[-1] == said
 
