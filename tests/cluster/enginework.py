@@ -23,7 +23,7 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
     signal.signal(number, lambda n, _: signals.append(signal.Signals(n).name) or tell(n))
 def tell(number=None):
     if number:
-        print("got", number, flush=True)
+        os.write(1, f"got {number}\\n".encode())
     told = {"slot": int(slot), "pid": os.getpid(), "env": dict(os.environ), "signals": signals,
             "cpus": sorted(os.sched_getaffinity(0))}
     with open(me + ".new", "w") as f:

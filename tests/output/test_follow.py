@@ -1,13 +1,12 @@
 """What a console shows of what ranks write."""
 
 import os
-import threading
 from contextlib import ExitStack
 
 import pytest
 from following import Rank, following, piped, terminal, until
 
-from seams.output import Console, Feed
+from seams.output import Console
 
 NEVER = 1000.0  # seconds: a deadline that is not part of the test
 
@@ -38,17 +37,6 @@ def test_drain_shows_everything(console, file):
         assert console.viewer.look() == expected
         assert follower.tails[0, "out"].lines()[-1] == "last words"
         assert follower.drain(5)
-
-
-def test_what_waits_for_a_cpu_is_not_cut_off(console, monkeypatch):
-    read, go = Feed.read, threading.Event()
-    monkeypatch.setattr(Feed, "read", lambda feed: read(feed) if go.wait(10) else None)
-    with following(console) as follower:
-        with Rank(follower, 0) as rank:
-            rank.write(b"last words\n")
-        threading.Timer(0.3, go.set).start()
-        assert follower.drain(0.01)
-        assert console.viewer.look() == b"[0] last words\n"
 
 
 def test_partial_line_and_its_continuation(console, file):

@@ -61,7 +61,7 @@ class Console:
     fault: why something that was to be shown is lost, "" if nothing is: a full disk behind it, for
         example. That nobody reads any more is no fault.
     midline: the last byte that it took was not a newline.
-    taken: how many bytes it has taken so far. waits: a write to it waits until it takes more.
+    taken: how many bytes it has taken so far.
 
     A replaced object is called as it is: if its write() blocks, so does `write`.
     """
@@ -77,7 +77,6 @@ class Console:
         self._little: int | None = None  # bytes that are written at once, after a look for room
         self._closed = False
         self.taken = 0
-        self.waits = False
         self._owed = b""  # of what `aside` was given
         self._lock = threading.Lock()
         self.place: tuple[object, ...] = ("object", id(stream))
@@ -179,7 +178,6 @@ class Console:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return False
-                self.waits = True
                 if waited and not taken:
                     # Found writable, yet refused: wait a little instead of asking in a tight loop.
                     found = _wait((abandon, select.POLLIN), timeout=_REFUSED_MS / 1000)
@@ -187,7 +185,7 @@ class Console:
                     found = _wait(
                         (abandon, select.POLLIN), (self._fd, select.POLLOUT), timeout=left
                     )
-                self.waits, waited = False, True
+                waited = True
                 if abandon in found:
                     return False
             return True
@@ -196,7 +194,6 @@ class Console:
                 self.midline = data[done - 1] != 0x0A
 
     def _call(self, data: bytes) -> None:
-        self.waits = True
         try:
             self._stream.write(data.decode(errors="replace"))
             self.midline = not data.endswith(b"\n")
@@ -207,7 +204,6 @@ class Console:
         except Exception:
             # An error of the user's object must not end the thread that follows ranks.
             self.quiet = True
-        self.waits = False
 
     def close(self) -> None:
         """Close the descriptor that this console opened, unless a thread hangs in writing to it."""

@@ -51,7 +51,6 @@ _PAUSE_MS = 1
 _PAUSE_FILES_MS = 4
 _BUSY = 16 << 10  # bytes in one read of a pipe: its writer is fast, and may wait for us
 _AFTER_FAULT = 0.05  # seconds between two attempts to read
-_BUSY_MACHINE, _LOOK = 10.0, 0.02  # seconds that it may keep the thread; between two looks
 _GIVEN_UP = 1.0  # seconds that a thread that was given up has to come back
 _SAY = 1.0  # seconds that a console has for a line of our own
 _CLOSE = 2.0  # seconds for what is left at close()
@@ -176,8 +175,7 @@ class Follower:
 
         To be called when the writers are gone. Does not wait for an end-of-file: what a process
         that still writes does later is not read. Incomplete lines are shown as lines. Takes at
-        most `timeout` seconds, None for no limit, and one more if that was not enough; longer where
-        it is no console that is waited for, but the machine, which is busy.
+        most `timeout` seconds, None for no limit, and one more if that was not enough.
 
         False if the console did not take everything in time: the rest is dropped, with a note on
         the console if that takes it. The tails are complete in this case, too, unless an object
@@ -186,11 +184,6 @@ class Follower:
         self.finish()
         try:
             self._thread.join(timeout)
-            until = time.monotonic() + _BUSY_MACHINE
-            while self._thread.is_alive() and time.monotonic() < until:
-                if any(screen.console.waits for screen in self._screens):
-                    break
-                self._thread.join(_LOOK)
         except BaseException:
             # Ctrl-C: this is the only chance to give the thread up.
             self._give_up()
