@@ -43,7 +43,8 @@ def ranks_of(text):
 
 def suspend(it, ranks, seconds):
     it.signal(signal.SIGTSTP)
-    until(lambda: stopped(it.pid, *ranks), "all of them stopped")
+    until(lambda: it.process.poll() is not None or stopped(it.pid, *ranks), "all of them stopped")
+    assert it.process.poll() is None, it.err
     time.sleep(seconds)
     assert stopped(it.pid, *ranks)
     it.signal(signal.SIGCONT)
@@ -53,12 +54,12 @@ def suspend(it, ranks, seconds):
 def test_ranks_stop_and_no_deadline_passes(counts):
     """The time-out of a hang is shorter than the ranks are stopped, and so is the grace period."""
     script, go = counts
-    limits = "--hang-timeout", "0.5", "--shutdown-timeout", "2"
+    limits = "--hang-timeout", "2", "--shutdown-timeout", "2"  # nobody lacks a CPU for so long
     with Watched("run", "-n", 2, *limits, script, go) as it:
         it.shows(b"[0] ready", b"[1] ready")
         ranks = ranks_of(bytes(it.out))
         assert len(ranks) == 2
-        suspend(it, ranks, 1.0)
+        suspend(it, ranks, 2.5)
         it.signal(signal.SIGTERM)
         it.shows(b"[0] asked", b"[1] asked")
         suspend(it, ranks, 2.5)
