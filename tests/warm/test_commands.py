@@ -70,9 +70,7 @@ def test_the_next_command_takes_it_and_finds_nothing_of_the_last(tmp_path, kept)
     shown = [(r["state"], r["alive"]) for r in rows if r["launcher"] == entry["pid"]]
     assert shown == [("KEPT", 0)]
     stopped = run_procession("warm", "stop")
-    assert stopped.stdout == "procession: 1 ended; what a run uses now is kept when it ends\n", (
-        stopped
-    )
+    assert stopped.stdout == "procession: 1 ended, except what a run uses\n", stopped
     until(lambda: not alive(entry["pid"]), "the end of what was kept")
     assert run_procession("warm").stderr == "procession: nothing is kept\n"
 

@@ -100,10 +100,18 @@ import os
 os.environ.get("FUZZ_A"), os.getenv("FUZZ_B"), "FUZZ_C" in os.environ, dict(os.environ)
 """
     imported = watched(source)
-    assert importer.reason(imported, FUZZ_D="1", PATH="/") == ""
+    assert importer.reason(imported, FUZZ_D="1") == ""
     for name in ("FUZZ_A", "FUZZ_B", "FUZZ_C"):
         assert importer.reason(imported, **{name: "1"}) == f"the variable {name} changed"
-    assert importer.reason(imported, PROGRAM_D="1") == "the variable PROGRAM_* changed"
+
+
+def test_variables_that_are_gone_through_or_set(importer, watched):
+    walk = "[*os.environ.items()], [*os.environ.values()], [*os.environ], os.environ['HOME']"
+    imported = watched(f"import os\n{walk}\nos.environ['FUZZ_B'] = '1'\n")
+    assert importer.reason(imported, FUZZ_A="1", FUZZ_B="1", PATH="/") == ""
+    for name, said in (("PROGRAM_A", "PROGRAM_*"), ("HOME", "HOME"), ("FUZZ_B", "FUZZ_B")):
+        changed = {"FUZZ_B": "1", name: "2"}
+        assert importer.reason(imported, **changed) == f"the variable {said} changed"
 
 
 @pytest.mark.parametrize(

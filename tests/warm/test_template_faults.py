@@ -136,9 +136,7 @@ def test_one_that_was_stopped_goes_on(caplog, kept):
     assert run(caplog) == (first, [])
     stop(first)
     stopped = run_procession("warm", "stop")
-    assert stopped.stdout == "procession: 1 ended; what a run uses now is kept when it ends\n", (
-        stopped
-    )
+    assert stopped.stdout == "procession: 1 ended, except what a run uses\n", stopped
     until(lambda: not alive(first), "its end")
 
 

@@ -294,7 +294,7 @@ def _value(env: Mapping[str, str], name: str) -> object:
 
 
 class _Asked(_Variables):
-    """The variables of this process; keeps the names of those that are asked for one by one.
+    """The variables of this process; keeps the names of those that are asked for or set by name.
 
     Who goes through all of them is taken to look for those that begin with the name of its package:
     `TQDM_*`.
@@ -303,7 +303,6 @@ class _Asked(_Variables):
     def __init__(self, of: dict[bytes, bytes], names: set[str]) -> None:
         super().__init__(of)
         self._names = names
-        self._next: list[bytes] = []  # of somebody who goes through all, the last one first
 
     def __iter__(self) -> Iterator[bytes]:
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
@@ -311,14 +310,17 @@ class _Asked(_Variables):
             frame = frame.f_back
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
         self._names.add(f"{package.upper()}_*")
-        self._next = [*super().__iter__()][::-1]
-        return iter(self._next[::-1])
+        return super().__iter__()
 
     def __getitem__(self, name: bytes) -> bytes:
-        if not self._next or self._next.pop() != name:
-            self._next = []
+        # `os.environ` asks: for a view of all items or values, or for who names one.
+        if sys._getframe(2).f_code.co_name != "__iter__":  # pyright: ignore[reportPrivateUsage]
             self._names.add(os.fsdecode(name))
         return super().__getitem__(name)
+
+    def __setitem__(self, name: bytes, value: bytes) -> None:
+        self._names.add(os.fsdecode(name))  # ranks that begin with another value would keep it
+        super().__setitem__(name, value)
 
     def __contains__(self, name: object) -> bool:
         if isinstance(name, bytes):

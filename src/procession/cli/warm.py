@@ -43,7 +43,7 @@ def main(words: list[str]) -> int:
         found = templates()
         if rest == ["stop"]:
             ended = sum(each.end() for each in found)
-            say_out(f"procession: {ended} ended; what a run uses now is kept when it ends")
+            say_out(f"procession: {ended} ended, except what a run uses")
             return 0
         for each in found:
             with suppress(Gone):

@@ -77,7 +77,7 @@ class Warm:
         same = [each for each in found if each.key == self._text]
         if found and not same:
             differ = min((_differing(each.key, self._text) for each in found), key=len)
-            self.why = f"what is kept was started {' and '.join(differ) or HOW[0]}"
+            self.why = f"what is kept was started {' and '.join(differ)}"
         return same
 
     # -- before the run
@@ -180,7 +180,7 @@ def key_text(key: tuple[Any, ...], env: Mapping[str, str]) -> str:
     python = executable, *flags, sys.version, __version__, boot.ENTRY
     signals = sorted(map(int, blocked)), sorted(map(int, ignored))
     parts = python, signals, sorted(env.items())  # in the order of `HOW`
-    return ".".join(hashlib.sha256(json.dumps(part).encode()).hexdigest()[:8] for part in parts)
+    return ".".join(hashlib.sha256(json.dumps(part).encode()).hexdigest()[:16] for part in parts)
 
 
 def _differing(kept: str, own: str) -> list[str]:
