@@ -24,8 +24,8 @@ def group():
     with start(stop=QUICK) as running:
         yield running
         assert not running.state.final, running.wait()  # which raises its report
-        look = until(looked, "room for a client: those of the test have gone")
-        assert [r["state"] for r in look["ranks"]] == ["RUNNING", "RUNNING"]
+        ranks = until(looked, "room for a client: those of the test have gone")["ranks"]
+        assert [r["state"] for r in ranks] == ["RUNNING", "RUNNING"]
 
 
 def looked():
@@ -58,8 +58,7 @@ def test_requests_without_end_that_nobody_reads(group):
 def test_there_is_a_limit(group):
     with contextlib.ExitStack() as open_:
         clients = [open_.enter_context(connected()) for _ in range(CLIENTS)]
-        for client in clients:
-            client.ask("look")
+        assert all(client.ask("look") for client in clients)
         with raw() as one_more:
             assert b"others are looking" in read_all(one_more)
         clients[0].close()

@@ -60,6 +60,13 @@ KILLS_SPARE = """
     def test_in_ranks():
         pass
 """
+INTERRUPTED_AS_IT_READS = """
+    import signal
+    import procession.pytest.parent as parent
+
+    told = parent._told_by
+    parent._told_by = lambda agent: told(agent) and signal.raise_signal(signal.SIGINT)
+"""
 IN_A_FIXTURE = """
     import os
     import time
@@ -119,10 +126,11 @@ def test_a_process_that_waits_and_has_ended_fails_tests_at_once(session):
     assert "1 failed, 1 passed" in said
 
 
-def test_ctrl_c_in_a_shared_fixture(tmp_path, session):
-    pytest_, notes = session(IN_A_FIXTURE), tmp_path / "notes"
-    until(lambda: notes.exists() and notes.read_text().endswith(" "), patience=90)
-    pytest_.send_signal(signal.SIGINT)
+@pytest.mark.parametrize("itself", ["", INTERRUPTED_AS_IT_READS], ids=["waits", "reads"])
+def test_ctrl_c_in_a_shared_fixture(tmp_path, session, itself):
+    pytest_, notes = session(itself + IN_A_FIXTURE), tmp_path / "notes"
+    until(lambda: itself or (notes.exists() and notes.read_text().endswith(" ")), patience=90)
+    pytest_.send_signal(0 if itself else signal.SIGINT)
     said, _ = pytest_.communicate(timeout=90)
     assert pytest_.returncode == pytest.ExitCode.INTERRUPTED
     assert "the shared fixture endless was being made" in said

@@ -168,8 +168,7 @@ def test_one_that_hangs_is_named_by_the_deadline(tmp_path):
         hang=procession.Hang(start=1.5),
         stop=QUICK,
     )
-    said = "it was still in the shared set-up load() after 1.5 s"
-    assert said in str(failed)
+    assert "it was still in the shared set-up load() after 1.5 s" in str(failed)
     assert len(failed.failures) == 1
     gone(noted(tmp_path / "calls"))
 

@@ -179,8 +179,9 @@ class Parent(Reporting):
                 agent.lost = agent.lost or dead
         except BaseException:
             making = "".join(name for _, name in _told_by(agent)[-1:]) or making
-            if making:
-                self._interrupted = item.nodeid, f"the shared fixture {making} was being made"
+            # What was being read when it was interrupted is lost.
+            making = making or ", ".join(sharedfixtures.needed_by(item))
+            self._interrupted = item.nodeid, f"the shared fixture {making} was being made"
             agent.kill()
             raise
         agent.close()
