@@ -64,8 +64,7 @@ def test_machines_that_do_not_come_have_the_code_of_why(message, code):
 
 
 def test_the_command(tmp_path):
-    failed = run_procession("run", "false", cwd=tmp_path).stderr
-    line = failed.splitlines()[0]
+    line = run_procession("run", "false", cwd=tmp_path).stderr.splitlines()[0]
     assert line.endswith("[P102]")
     told = run_procession("explain", "P102").stdout
     assert told.startswith("P102: A rank exited with a code that is not 0\n\nwhy:\n  ")

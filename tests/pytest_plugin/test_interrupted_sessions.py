@@ -60,7 +60,8 @@ KILLS_SPARE = """
     def test_in_ranks():
         pass
 """
-INTERRUPTED_AS_IT_READS = """
+# Ctrl-C comes as pytest reads what its agent tells.
+READS = """
     import signal
     import procession.pytest.parent as parent
 
@@ -126,14 +127,15 @@ def test_a_process_that_waits_and_has_ended_fails_tests_at_once(session):
     assert "1 failed, 1 passed" in said
 
 
-@pytest.mark.parametrize("itself", ["", INTERRUPTED_AS_IT_READS], ids=["waits", "reads"])
-def test_ctrl_c_in_a_shared_fixture(tmp_path, session, itself):
-    pytest_, notes = session(itself + IN_A_FIXTURE), tmp_path / "notes"
+@pytest.mark.parametrize("text", [IN_A_FIXTURE, READS + IN_A_FIXTURE, READS + ENDLESS], ids=len)
+def test_ctrl_c_in_a_shared_fixture(tmp_path, session, text):
+    pytest_, notes, itself = session(text), tmp_path / "notes", text.startswith(READS)
     until(lambda: itself or (notes.exists() and notes.read_text().endswith(" ")), patience=90)
     pytest_.send_signal(0 if itself else signal.SIGINT)
     said, _ = pytest_.communicate(timeout=90)
     assert pytest_.returncode == pytest.ExitCode.INTERRUPTED
-    assert "the shared fixture endless was being made" in said
+    made = said.count("the shared fixture endless was being made")
+    assert made == said.count("the shared fixture") == ("def endless()" in text)
 
 
 @pytest.mark.long

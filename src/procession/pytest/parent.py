@@ -180,8 +180,8 @@ class Parent(Reporting):
         except BaseException:
             making = "".join(name for _, name in _told_by(agent)[-1:]) or making
             # What was being read when it was interrupted is lost.
-            making = making or ", ".join(sharedfixtures.needed_by(item))
-            self._interrupted = item.nodeid, f"the shared fixture {making} was being made"
+            if said := making or ", ".join(sharedfixtures.needed_by(item)):
+                self._interrupted = item.nodeid, f"the shared fixture {said} was being made"
             agent.kill()
             raise
         agent.close()
