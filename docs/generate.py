@@ -6,12 +6,11 @@ import sys
 from importlib import import_module
 
 WRITERS = (
-    "draw_lifecycle",
-    "draw_start_times",
     "eventkinds",
     "write_options",
     "write_reference",
     "write_share",
+    "write_start_times",
 )
 
 

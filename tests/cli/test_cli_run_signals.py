@@ -21,7 +21,8 @@ class Job(Record):
     spec = make_spec(["true"], nproc=2, stop=Stop(grace=30))
     state = Phase.STOPPING
 
-    def stop(self, signal=None, grace=None, wait=True, notice=None):
+    def stop(self, signal=None, grace=None, wait=True, notice=None, stacks=False):
+        assert stacks
         assert not wait
         self.asked.append(f"stop by {signal}" if signal else "notice")
 

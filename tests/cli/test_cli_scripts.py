@@ -36,7 +36,7 @@ def without_marks(text):
 @pytest.mark.parametrize("nproc", [1, 3])
 def test_traceback_once_on_the_console_and_once_in_the_report(tmp_path, method, nproc):
     script = write(tmp_path / "deep.py", DEEP.replace('"1"', f'"{nproc - 1}"'))
-    done = run("-n", nproc, "--start-method", method, script)
+    done = run("-n", nproc, "--start-method", method, "--all-output", script)
     assert done.returncode == 1
     shown, report = parts(done.stderr, "deep.py")
     prefix = f"[{nproc - 1}] " if nproc > 1 else ""

@@ -64,7 +64,7 @@ def test_waiting_input_does_not_hold_up_the_end(tmp_path):
 )
 def test_terminal_is_left_to_the_shell_in_the_background(script, end, read, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    run = shlex.join([*PROCESSION, "run", "-n", "2", str(script)])
+    run = shlex.join([*PROCESSION, "run", "-n", "2", "--no-fold", str(script)])
     # With job control, as in an interactive shell: each job is a process group of its own.
     lines = f'set -m; {run} {end}; read line; echo "the shell read <$line>"'
     with Terminal("-c", lines, program=["/bin/bash"]) as terminal:

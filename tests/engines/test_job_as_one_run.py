@@ -8,14 +8,15 @@ import subprocess
 
 import procession
 from control.clients import connected, sockets
-from engines.jobwork import hold
+from engines.jobwork import hold, hold_and_complain
 from engines.localengine import LocalEngine
 from engines.test_jobs import all_hold
-from procession import Logs, Phase, Std
+from procession import Logs, Phase, Std, Stop
 from seams.control import find_run, runs
 from support import OBEDIENT, PROCESSION, gone, run_procession, until
 
 HERE = os.uname().nodename
+WHERE = "when it was stopped, the ranks were:\n  4 ranks [0-3] wait for a signal\n"
 
 
 @contextlib.contextmanager
@@ -23,7 +24,8 @@ def held(folder, nodes=2, nproc=2, **options):
     """Give a job whose ranks hold, and what they are."""
     options = {"stop": OBEDIENT, "control": True, **options}
     engine = options.pop("engine", None) or LocalEngine(nodes)
-    job = procession.start_on(engine, hold, nproc=nproc, args=(str(folder),), **options)
+    program = options.pop("program", hold)
+    job = procession.start_on(engine, program, nproc=nproc, args=(str(folder),), **options)
     try:
         yield job, all_hold(folder, nodes * nproc)
     finally:
@@ -62,7 +64,7 @@ def test_a_stop_from_another_terminal_ends_all_of_it(tmp_path):
     with held(tmp_path) as (job, pids):
         done = run_procession("stop", job.run_id, "--grace", "5")
         assert (done.returncode, done.stdout) == (
-            0, f"procession: {job.run_id} was stopped, exit code 143\n"
+            0, f"procession: {job.run_id} was stopped, exit code 143\n{WHERE}"
         )  # fmt: skip
         assert job.wait(30).state is Phase.STOPPED
         assert job.stopped_by == signal.SIGTERM
@@ -153,3 +155,18 @@ def test_a_run_of_another_machine_in_a_shared_directory(tmp_path, monkeypatch):
         assert (run.state, run.host, run.launcher) == ("AWAY", HERE, 0)
         assert find_run(job.run_dir).state == "AWAY"
     assert find_run(job.run_id).state == "STOPPED"
+
+
+def test_where_all_ranks_were_when_it_was_stopped(tmp_path, capfd):
+    how = {"logs": Logs(all_output=False), "stop": Stop(signal=signal.SIGINT, grace=20)}
+    with held(tmp_path, program=hold_and_complain, **how) as (job, _):
+        done = run_procession("stop", job.run_id, "--signal", "INT")
+        assert done.returncode == 0
+        assert job.wait(30).state is Phase.STOPPED
+        assert done.stdout.endswith(f" code 130\n{WHERE}")
+        assert job.end.stacks == ("4 ranks [0-3] wait for a signal",)
+        unshown = {end.rank: (end.unshown, end.unshown_errors) for end in job.end.ended}
+        assert unshown == dict.fromkeys(range(4), (1, ("RuntimeError: closed by peer",)))
+    shown = capfd.readouterr()
+    assert shown.out.count("I save") == 4
+    assert "RuntimeError" not in shown.err

@@ -1,6 +1,7 @@
-"""The picture of a report in README.md still has the words that are printed today."""
+"""The pictures of terminals still have the words that are shown today."""
 
 import re
+import runpy
 
 import pytest
 from pages import ROOT
@@ -10,6 +11,7 @@ from support import run_procession
 PICTURES = ROOT / "docs" / "pictures"
 # What comes after the cause is chance: on a busy machine, peers fail before they are ended.
 OTHERS = re.compile(r"\n(?:when it failed, |failed by themselves, |ended by the group)")
+RANKS = re.compile(r" +(?:rank \d|\d ranks) .*|\[.*\] waiting|")  # where they are, and who is first
 MEASURED = re.compile(r"\d+(?:\.\d+)? (?:ms|s|kB|MB|GB)\b|(?<=pid )\d+|(?<=\()\d+(?= cores)")
 
 
@@ -33,3 +35,18 @@ def test_the_picture_of_a_report_has_the_words_of_today(monkeypatch):
     said = done.stderr.replace(f"{PICTURES}/", "")
     assert in_any_run(said) == in_any_run(shown)
     assert len(in_any_run(shown)) > 10
+
+
+@pytest.mark.parametrize("name", ["raise", "sigkill", "start", "ctrl_c", "ctrl_c_twice", "sigterm"])
+def test_screens_have_the_words_of_today(monkeypatch, name):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    drawing = runpy.run_path(str(ROOT / "docs" / "draw_terminals.py"))
+    shown = drawing["capture"](drawing["SCENES"][name], 200)
+    drawn = (PICTURES / f"{name}_200.txt").read_text()
+    words = [
+        [line for line in re.sub(r"\d+ lines", "N lines", MEASURED.sub("N", text)).splitlines()
+         if not RANKS.fullmatch(line)]
+        for text in (OTHERS.split(shown)[0], OTHERS.split(drawn)[0])
+    ]  # fmt: skip
+    assert words[0] == words[1]
+    assert len(words[0]) > 3

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seams.output import LineSplitter, Tail
+from seams.output import LineSplitter, Tail, last_lines
 
 PIECES = st.sampled_from([b"a", b"bc", b"\r", b"\n", b"\r\n", b"\r\r", b"\xff", "é".encode()])
 
@@ -70,6 +70,16 @@ def test_returns(text, lines):
     assert b"".join(splitter.feed(bytes((c,))) for c in text) == lines
 
 
+def test_bars_in_bars():
+    """The inner one goes down a line, and up again; so the line has not ended."""
+    inner = [b"\n", b"\r10%", b"\x1b[A", b"\n", b"\r20%", b"\x1b[A"]
+    blocks = [b"\router 0", *inner, b"\router 1", *inner, b"\router 2\n"]
+    for written in (blocks, [b"".join(blocks)]):
+        splitter = LineSplitter()
+        lines = b"".join(splitter.feed(block) for block in written)
+        assert lines == b"outer 0\nouter 1\nouter 2\n"
+
+
 def test_memory_is_bounded():
     splitter = LineSplitter(longest=1 << 20)
     block = b"x" * (64 << 10)
@@ -90,6 +100,7 @@ def test_tail_keeps_the_last_lines():
     assert tail.lines() == [*(f"line {i}" for i in range(981, 1000)), "half \ufffd"]
     tail.end()
     assert tail.lines()[-1] == "half \ufffd"
+    assert last_lines(b"one\n\r10%\x1b[A\n\r20%\x1b[A\n") == ["one", "20%"]
 
 
 def test_tail_keeps_64_kib():

@@ -95,6 +95,13 @@ def test_who_waits_in_a_loop_is_not_odd_wherever_it_is_within(name):
     assert merge.odd_one([hangs, *waiting, stack(4, main)]) is None
 
 
+def test_of_two_the_one_that_does_not_stand_in_a_package():
+    waits = dumped(0, "all_reduce")
+    for name in ("sleep", "queue", "dataloader"):
+        assert merge.odd_one([waits, dumped(1, name)]) == 1
+    assert merge.odd_one([waits, dumped(1, "barrier")]) is None
+
+
 @pytest.mark.parametrize("state", ["is stopped (as by a debugger)", "is in uninterruptible sleep"])
 def test_who_is_held_from_outside_is_the_odd_one(state):
     held = stack(1, state=state)

@@ -29,7 +29,9 @@ def once(place):
         beat_until(0, place)
 
 
-def never_beat():
+def one_beats():
+    if os.environ["RANK"] == "0":
+        beat_until(-1)
     time.sleep(1000)
 
 

@@ -317,3 +317,33 @@ def test_ranks_of_several_machines_have_their_numbers_in_the_job():
     said = "rank 3 of 4 (pid 101) raised ValueError: bad batch after 2.35 s [P101]"
     assert headline_of(group) == said
     assert format_report(group).startswith("x failed on node 1 of 2: rank 3 of 4")
+
+
+def test_the_message_of_a_worker_of_a_data_loader():
+    caught = "Caught ValueError in DataLoader worker process 0."
+    message = (
+        f"{caught}\nOriginal Traceback (most recent call last):\n  ...\nValueError: sample 7\n"
+    )
+    first = report(raised(message=message)).splitlines()[0]
+    assert f"raised ValueError: {caught[:-1]}: ValueError: sample 7 after" in first
+
+
+def test_what_the_console_did_not_show():
+    errors = ("RuntimeError: closed", "KeyboardInterrupt"), ("KeyboardInterrupt", "A", "B")
+    ended = tuple(
+        killed(rank, 15, unshown=lines, unshown_errors=errors[rank])
+        for rank, lines in enumerate((1, 53))
+    )
+    said = (
+        "wrote 54 lines (RuntimeError: closed, KeyboardInterrupt, A, ...): --all-output shows them"
+    )
+    text = report(raised(2), ended=ended, first=4, world=8)
+    assert text.endswith(f"\n\nafter that, ranks 4-5 {said}")
+    stopped = GroupEnd("train", 2, ended=(*ended[:1], ended[1].__replace__(stderr_log="/runs/err")))
+    assert f"\n  after that, ranks 0-1 {said}, their logs keep them\n" in report_of(
+        Phase.STOPPED, stopped
+    )
+    one = (killed(0, 15, unshown=1),)
+    assert report(raised(), ended=one).endswith(
+        "\n\nafter that, rank 0 wrote 1 line: --all-output shows it"
+    )

@@ -8,6 +8,7 @@ that ends before has ended by itself, as always between a failure and the signal
 
 from __future__ import annotations
 
+from procession.agent.protocol import STACK_SECONDS
 from procession.agent.stacks import Stacks
 from procession.rules.tables import Phase, Worker
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from procession.rules.lifecycle import Lifecycle
     from procession.rules.messages import Signal
     from procession.system.eventloop import EventLoop
-
-STACK_SECONDS = 0.15  # by which stacks may delay the stop signal
 
 
 class BeforeStop:
@@ -46,7 +45,7 @@ class BeforeStop:
     def begin(self, processes: Sequence[Process | None]) -> None:
         """Begin with the ranks of an attempt."""
         self._processes = processes
-        self._due = self._wanted
+        self._taken = False
         self._hung = set[int]()
         self._fresh = False
 
@@ -64,17 +63,17 @@ class BeforeStop:
         return [(p.rank, p.pid) for p in there if self._life.lives(p.rank)]
 
     def _tell(self, which: int, taken: list[Taken]) -> None:
-        said: list[Any] = [(t.rank, t.pid, t.letter, t.state, t.text) for t in taken]
+        said: list[Any] = [(t.rank, t.pid, t.letter, t.state, t.text, t.ran) for t in taken]
         self._report("stacks", which, self._life.attempt, said)
 
     def hold(self, action: Signal, go_on: Callable[[], None]) -> bool:
         """Whether a signal has to wait for stacks; `go_on` is called when it may be sent."""
         life = self._life
-        if not self._due or action.kill or life.phase is not Phase.STOPPING:
+        if self._taken or action.kill or life.phase is not Phase.STOPPING:
             return False  # or a single rank is ended, to start again
-        if life.stop_wanted and not self.asked:
+        if not self.asked and (life.stop_wanted or not self._wanted):
             return False
-        self._due = False
+        self._taken = True
         failed = life.failures or self.asked
         if not failed or any(rank.start_failed for rank in life.ranks) or self._fresh:
             return False  # where the others are does not explain that, or is known

@@ -47,7 +47,7 @@ From the agent:
     ("gone", rank, wait status, cpu seconds, peak memory in bytes, at, doubt, torn)
     ("limits", signal, at)         by which ranks are stopped; when they get SIGKILL, or None
     ("ask", rank, attempt)         does it start again? rank: -1 for the group
-    ("stacks", which, attempt, [(rank, pid, letter, state, text)])   which: 0 before a stop signal
+    ("stacks", which, attempt, [tuple])   of `Taken`; which: 0 before a stop signal
     ("suspended",)
     ("pong", which)
     ("kept", fault)                what is in the way of that, or ""
@@ -84,6 +84,7 @@ HEADER = struct.Struct("<II")
 FDS_AT_ONCE = 250
 TAKEN_SOON = 0.001  # seconds
 BLOCK = 1 << 16
+STACK_SECONDS = 0.15  # by which stacks may delay the first stop signal
 
 
 def encode(message: Message, fds: list[int]) -> bytes:

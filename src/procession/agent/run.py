@@ -319,7 +319,7 @@ class Run:
         """End the group, as it is asked for.
 
         request: `kill`, `signal`, `grace`, `notice` as of `StopRequest`; `stacks`: seconds by which
-        the stacks of the ranks may delay the signal, since a rank on another machine has failed.
+        the stacks of the ranks may delay the signal, 0 for none.
         """
         self._before_stop.asked = float(request.get("stacks", 0.0))
         hurry = self._limits.change(request, waiting=self.life.waiting)

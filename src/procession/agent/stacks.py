@@ -46,6 +46,7 @@ else:
     from _collections import deque  # `collections` around it takes 1 ms to import
 
 MOST = 60_000  # bytes of one rank's dump
+BY_PYTHON = b'/procession/worker/stackfile.py",'  # in what a handler in Python has written
 SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks of the loop, which counts in ms
 TO_MAIN_THREAD = 1  # PIDFD_SIGNAL_THREAD, since Linux 6.9: to the thread whose number the pid is
 # Nanoseconds on the CPU after which one that has not answered is in native code, or after which a
@@ -60,7 +61,8 @@ class Taken(Record):
     """What was seen of one process.
 
     letter: of its state, as `ps` shows it, before it was asked; in the end where it gave no dump.
-    state: what it does then, as the verb of a sentence; "" where it gave one. text: its dump.
+    state: what it does then, as the verb of a sentence; "" where it gave one. text: its dump. ran:
+    whether it has run Python code since it was asked the time before, or does now.
     """
 
     rank: int
@@ -68,6 +70,7 @@ class Taken(Record):
     letter: str = ""
     state: str = ""
     text: bytes = b""
+    ran: bool = False
 
 
 class _Asked(Record):
@@ -177,6 +180,7 @@ class Stacks:
                 state = state_of(taken.pid)  # which the signal may have changed
                 taken.letter = state.letter if state is not None else ""
                 taken.state = describe(taken.pid)
+            taken.ran = taken.ran or BY_PYTHON in taken.text
         done(self._all)
         self._next()
 
@@ -226,6 +230,7 @@ def _stands_still(asked: _Asked, pause: float) -> bool:
 
 def _ask(asked: _Asked) -> bool:
     """Ask a process, unless it sleeps until a signal comes; gives whether it was asked."""
+    asked.taken.ran = BY_PYTHON in _read(asked.fd)  # it answered late
     try:
         os.ftruncate(asked.fd, 0)
     except OSError:

@@ -172,10 +172,12 @@ def run(
         try:
             return group.wait_for_values(timeout)
         except StillRuns:
-            group.stop()
-            raise TimeoutError(
-                f"{group.spec.name} was stopped: it had not ended after {timeout:g} s"
-            ) from None
+            from procession.explain.report import stacks_of
+
+            group.stop(stacks=True)
+            said = f"{group.spec.name} was stopped: it had not ended after {timeout:g} s"
+            end = group.end
+            raise TimeoutError("\n".join([said, *(stacks_of(end) if end else [])])) from None
 
 
 def start_on(

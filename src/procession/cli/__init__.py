@@ -45,14 +45,14 @@ def main(argv: Sequence[str] | None = None, *, torchrun: bool = False) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     launch = words if torchrun or words[:1] == ["run"] else None
     later = WARM in os.environ or PMI_FD in os.environ
-    if (
-        launch is not None
-        and not later
-        and not any(w.startswith(("--warm", "--pass-fds")) for w in launch)
-        and not TELLING.intersection(launch)
-    ):
-        start_early()
     try:
+        if (
+            launch is not None
+            and not later
+            and not any(w.startswith(("--warm", "--pass-fds")) for w in launch)
+            and not TELLING.intersection(launch)
+        ):
+            start_early()
         return _with_loss(_command(words, torchrun=torchrun))
     except SystemExit as e:
         if e.code:

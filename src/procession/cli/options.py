@@ -58,7 +58,7 @@ output
 when something goes wrong
   --max-restarts N         start again after a failure, so often (default: 0)
   --restart-scope SCOPE    what starts again: group or rank (default: group)
-  --hang-timeout SECONDS   a rank without procession.beat() for so long has hung
+  --hang-timeout SECONDS   end a group in which nothing has moved for SECONDS
   --silence-timeout SECONDS  the group has hung if no rank writes for so long
   --shutdown-timeout SECONDS  from the stop signal to SIGKILL (default: 30)
 several machines
@@ -117,6 +117,7 @@ APART = (
     ("json", "detach", "see result.json in the run's directory"),
     ("logs_specs", "detach", "the run's own directory has its logs"),
     ("pass_fds", "detach", "a detached run has none of this command's descriptors"),
+    ("fold", "no_fold", ""),
     ("live", "json", "what reads JSON has no terminal; --status tells of the group on stderr"),
     ("numa_binding", "cpus_per_rank", "both say where ranks run"),
     ("virtual_local_rank", "devices", "--devices gives each rank one device as number 0, too"),
@@ -193,6 +194,15 @@ OUTPUT = (
         "the same as torchrun has it: ${role_name}, ${rank}, ${local_rank} and ${hostname} are "
         "filled in",
         target="logs.prefix", torchrun=True, variable="TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
+    Option(("--fold",), "HOW",
+        "show a line that several ranks write once, and their progress bars as one; numbers: also "
+        "lines that differ in numbers only (default: on a terminal, lines)",
+        read=readers.folding, bare="lines", target="logs.fold", words=("lines", "numbers")),
+    Option(("--no-fold",), "", "show each line of each rank", target="logs.fold", sets=False),
+    Option(("--all-output",), "",
+        "show also what ranks write when another one has failed, or while the group is being "
+        "ended, and tracebacks that the report has, too",
+        target="logs.all_output"),
     Option(("--logs-specs",), "NAME",
         "lay logs out by this entry point of the group torchrun.logs_specs",
         target="run.logs_specs", scope=BY_MACHINE, torchrun=True),
@@ -251,8 +261,9 @@ LIFE = (
         f"signals to this command that end the group by the same signal (default: {SIGNALS})",
         default=SIGNALS, read=readers.ending_signals, target="run.signals", torchrun=True),
     Option(("--hang-timeout",), "SECONDS",
-        "a rank that gave no procession.beat() for so long, after its first one, has hung: "
-        "the group has failed",
+        "end the group as hung if a rank gave no procession.beat() for SECONDS after its first "
+        "one; where no rank ever calls it, if none has written or moved in its code for so long "
+        "(default: no limit)",
         read=readers.number, target="hang.timeout"),
     Option(("--silence-timeout",), "SECONDS",
         "a group of which no rank has written anything for so long has hung",

@@ -151,6 +151,15 @@ SHARED = elsewhere("procession.values.shared", "read_shared")
 WARM = elsewhere("procession.values.spec", "read_warm")
 
 
+def folding(text: str, where: str) -> bool | str:
+    """Read which lines of several ranks are shown as one."""
+    if text == "numbers":
+        return text
+    if text not in ("lines", "1", "off", "0"):
+        raise SpecError(f"{where} must be lines or numbers, not {text!r}")
+    return text in ("lines", "1")
+
+
 def texts(text: str, _where: str) -> tuple[str, ...]:
     """Read a list with commas between its texts, and ,, for a comma."""
     if not text:

@@ -205,8 +205,13 @@ def _pass_pmi(env: Mapping[str, str], passed: Sequence[int]) -> tuple[tuple[int,
 
 def _logs(s: Settings, nproc: int, torchrun: bool) -> Logs:
     """Read where output goes. Each refusal names its option. Raises SpecError."""
+    if torchrun:
+        shown: dict[str, Any] = {"fold": False}
+    else:
+        said = s.fields("logs")
+        shown = {"all_output": False} | {n: said[n] for n in ("all_output", "fold") if n in said}
     if not s.sets("logs"):
-        return Logs()
+        return Logs(**shown)
     s.not_together("prefix", "log_line_prefix_template", "both say what stands before each line")
     directory = s.text("log_dir") or None
     if s.on_command_line("log_dir") and not directory and not torchrun:
@@ -224,13 +229,18 @@ def _logs(s: Settings, nproc: int, torchrun: bool) -> Logs:
         if texts and not any(each & bit for each in teed):
             where = s.where(f"duplicate_{stream}_filters")
             s.notes.append(f"{where} copies nothing: it is for what -t/--tee sends to files")
-    logs = Logs(directory, redirect, tee, _prefix(s), ranks, copied["stdout"], copied["stderr"])
+    texts = {f"duplicate_{stream}": texts for stream, texts in copied.items()}
+    logs = Logs(directory, redirect, tee, _prefix(s), ranks, **texts, **shown)
     try:
         logs.check(nproc)
     except ValueError as e:
         what, _, why = str(e).partition(": ")
         option = "log_dir" if what == "log directory" else "prefix"
         raise SpecError(f"{s.where(option)}: {why}") from None
+    folds = nproc > 1 and bool(shown.get("fold")) and s.on_command_line("fold")
+    if folds and not logs.names_several(nproc):
+        needs = "needs a prefix with {rank} and without {local_rank}, as [{rank}]"
+        raise SpecError(f"{s.where('fold')} {needs}, not {logs.template(nproc) or ''!r}")
     return logs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
@@ -77,6 +78,8 @@ def run_group(
     if waiter is not None:
         waiter.watch(group)
     say, watching = partial(say_line, patience=0.0), suspended(group)
+    if sys.stderr is not None and sys.stderr.isatty():
+        say = group.say  # not into a progress bar
     if request.live or request.status is not None:
         say, watching = group.say, _shown(group, request)
     code = 1
@@ -98,8 +101,6 @@ def abort_others(env: Mapping[str, str], code: int) -> None:
     """
     if "MPI_LOCALNRANKS" not in env:
         return
-    import time
-
     until = time.monotonic() + READ_WITHIN
     while any(map(_unread, (1, 2))) and time.monotonic() < until:
         time.sleep(0.005)
@@ -197,6 +198,7 @@ def conduct(run: Group, signals: RunSignals, watching: AbstractContextManager[ob
     """
     run.driver.drain_patiently()
     run.driver.on_signal(signals.node_got)
+    run.subscribe(signals.hear)
     code = 1
     try:
         with watching, woken_by_signals(run), signals.taken():
@@ -238,20 +240,39 @@ def ending(run: Group, failed: GroupFailed | None, received: list[int]) -> tuple
     if received:
         number = signal.Signals(received[0])
         run.stopper = f"{number.name} to its launcher (pid {os.getpid()})"
+        if stopped:
+            return _stopped(run, f"by {_called(number)}"), 128 + number
         done = "had done its work before" if failed is None else "had failed before"
-        how = f"procession: {name} {'was stopped by' if stopped else done} {number.name} [P412]"
+        how = f"procession: {name} {done} {number.name} [P412]"
         return (how, 128 + number) if failed is None else (f"{failed}\n{how}", failed.exit_code)
     if failed is not None:
         return str(failed), failed.exit_code
     if stopped and run.stopped_by:
         by = signal.Signals(run.stopped_by)
-        said = f"procession: {name} was stopped from another terminal ({by.name}) [P412]"
-        return said, 128 + by
+        return _stopped(run, f"from another terminal ({by.name})"), 128 + by
     if stopped and run.unread:
         unread = "nobody reads the standard output any more"
         run.stopper = f"its launcher: {unread}"
         return f"procession: {unread}; the group was stopped [P306]", 128 + signal.SIGPIPE
     return "", 0
+
+
+def _called(number: signal.Signals) -> str:
+    """Name a signal as people know it."""
+    terminal = number is signal.SIGINT and any(map(os.isatty, range(3)))
+    return "Ctrl-C" if terminal else number.name
+
+
+def _stopped(run: Group, how: str) -> str:
+    """Say that a run was stopped, and where its ranks were."""
+    from procession.explain.report import stacks_of, unshown
+    from procession.values.figures import duration
+
+    after = duration(time.monotonic() - run.began)
+    echoed = "\n" if how == "by Ctrl-C" else ""  # as ^C
+    said = f"{echoed}procession: {run.spec.name} was stopped {how} after {after} [P412]"
+    end = run.end
+    return "\n".join([said, *(stacks_of(end) + unshown(end, end.first) if end else [])])
 
 
 # -- what is shown while it runs

@@ -317,7 +317,7 @@ def _value(value: Any, option: Option, said: str) -> Said:
         return value
     if option.bare and isinstance(value, bool):
         return option.bare if value else "off"
-    if isinstance(value, list):
+    if isinstance(value, list) and not option.bare:
         texts = [_text(each, said) for each in cast("list[Any]", value)]
         return ",".join(text.replace(",", ",,") for text in texts)
     return _text(value, said)

@@ -34,6 +34,7 @@ from procession.cli.readers import seconds, signals
 from procession.group.group import Group
 from procession.values.base import is_count
 from procession.values.errors import SpecError
+from procession.values.events import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 HERE = ""  # this process, among the names of those that got a signal
 PATIENCE = 1.0  # seconds after a signal until it is said that ranks are still being ended
+LONG = 5.0  # and after a failure
 KILL_WAIT = 30.0  # seconds
 POD_GRACE = 30.0
 SLURM_NOTICE = 60.0
@@ -161,6 +163,7 @@ class RunSignals:
         self._over: float | None = None  # since when only the exit of this process is left
         self._patience = threading.Timer(PATIENCE, self._explain)
         self._patience.daemon = True
+        self._failing: threading.Timer | None = None
 
     @contextmanager
     def taken(self) -> Generator[None]:
@@ -178,6 +181,8 @@ class RunSignals:
             yield
         finally:
             self._patience.cancel()
+            if self._failing is not None:
+                self._failing.cancel()
             if self.received and process.leaves_surely:
                 self._over = time.monotonic()
             else:
@@ -189,6 +194,21 @@ class RunSignals:
             self._take(number, HERE)
         elif time.monotonic() > self._over + PATIENCE:
             os._exit(128 + self.received[0])
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the run: where a failure does not end it soon, that is said."""
+        if event.kind == "stopping" and not self.received:
+            if self._failing is not None:
+                self._failing.cancel()
+            self._failing = threading.Timer(LONG, self._explain_failure)
+            self._failing.daemon = True
+            with suppress(RuntimeError):  # no thread can be started: nothing is explained
+                self._failing.start()
+
+    def _explain_failure(self) -> None:
+        cause = None if self._run.state.final or self.received else self._run.look().get("cause")
+        if cause:
+            self._say(f"{cause}: waiting for the other ranks to end; Ctrl-C twice kills them")
 
     def node_got(self, number: int, who: str, again: bool = False) -> None:
         """Take a signal that a node process got. who: which one, with the name of its machine.
@@ -232,7 +252,7 @@ class RunSignals:
         """Let the run end within the time that is left."""
         left = seconds_left(self._asked.notices[number], number)
         notice, grace = divided(left, self._run.spec.stop.grace)
-        self._run.stop(notice=notice, grace=grace, wait=False)
+        self._run.stop(notice=notice, grace=grace, wait=False, stacks=True)
         self._run.signal_all(number, only_caught=True)
         name = signal.Signals(number).name
         self._say(f"{name}: {notice:.0f} s for ranks to end by themselves, then SIGTERM")
@@ -251,7 +271,7 @@ class RunSignals:
             return False
         self._stopping = True
         self.received.append(number)
-        self._run.stop(signal=number, notice=0.0, wait=False)
+        self._run.stop(signal=number, notice=0.0, wait=False, stacks=True)
         with suppress(RuntimeError):  # no thread can be started: nothing is explained
             self._patience.start()
         return True

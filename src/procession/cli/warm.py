@@ -65,7 +65,8 @@ def _row(kept: Mapping[str, Any]) -> tuple[str, ...]:
     packages = list(dict.fromkeys(name.partition(".")[0] for name in kept["modules"]))
     named = ", ".join(packages[:SHOWN]) or "nothing"
     more = f" and {len(packages) - SHOWN} more" if len(packages) > SHOWN else ""
-    modules = f" ({len(kept['modules'])} modules)" if packages else ""
+    count = len(kept["modules"])
+    modules = f" ({count} module{'s'[: count > 1]})" if packages else ""
     return (
         str(kept["pid"]),
         duration(kept["age"]),

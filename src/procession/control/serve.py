@@ -159,7 +159,7 @@ class Visit:
 
     def stop(self, signal: int | None = None, grace: float | None = None) -> str:
         """End the run; see `Group.stop`."""
-        self._reach.run.stop(signal=signal, grace=grace, wait=False)
+        self._reach.run.stop(signal=signal, grace=grace, wait=False, stacks=True)
         number = self._driver.stop_signal if signal is None else signal
         self._reach.note_stop(number, self._who)
         return "asked"

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 from procession.driver.journal import Journal
+from procession.explain.ends import load_words
 from procession.rules.tables import Phase
 from procession.system.eventloop import EventLoop
 from procession.system.threads import Latch
@@ -154,6 +155,14 @@ class Driver:
         from procession.output.text import shown
 
         self.display.say(shown(line).encode(errors="backslashreplace") + b"\n")
+
+    def say_unshown(self, end: GroupEnd) -> None:
+        """Say what was not shown of an attempt that is followed by another one."""
+        if load_words():
+            from procession.explain.report import unshown
+
+            for line in unshown(end, end.first, f"after attempt {end.attempt} had failed"):
+                self.say(f"procession: {line}")
 
     def drain_patiently(self) -> None:
         """Show all output at the end, however slowly it is read. To be called before `run`."""

@@ -86,7 +86,7 @@ class JobDriver(JobState):
         """Ask for the end of the job; see `Group.stop`. kill: and show no more output."""
 
         def take() -> None:
-            self._stop_how |= request.changes
+            self._stop_how |= {**request.changes, "stacks": request.stacks}
             self._hurry |= request.kill or self.life.phase.final
             self._handle(StopWanted(request.kill))
 
@@ -333,6 +333,8 @@ class JobDriver(JobState):
         if self.life.phase is not JobPhase.DECIDING or self.life.attempt != attempt:
             return  # the answer came too late
         self._delay = max(decided.delay, self._fence())
+        if decided.again:
+            self.say_unshown(end)
         if said := self.recovery.take(decided.__replace__(delay=self._delay), end, None):
             self.announce(said)
         self._handle(Decided(attempt, decided.again))

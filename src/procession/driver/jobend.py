@@ -147,7 +147,7 @@ def job_end(
         ended=tuple(sorted(ended, key=_by_rank)),
         finished=tuple(sorted(finished, key=_by_rank)),
         run_dir=run_dir,
-        stacks=tuple(text.lines_of(_together(parts, out))) if failures else (),
+        stacks=tuple(text.lines_of(_together(parts, out))),
         notes=tuple(said),
     )
 
@@ -245,7 +245,8 @@ def _together(parts: Sequence[NodePart], out: Collection[int]) -> list[text.Toge
         for each in part.stacks:
             ranks = tuple(rank for rank in each["ranks"] if rank not in out)
             within = str(each.get("within", ""))
-            groups += [text.Together(str(each["said"]), ranks, within)] if ranks else []
+            place = str(each["said"]), ranks, within, bool(each.get("calls"))
+            groups += [text.Together(*place)] if ranks else []
     return merge.joined(groups)
 
 

@@ -21,7 +21,12 @@ from procession.engines.link import Link
 from procession.engines.pump import CREDIT
 from procession.engines.will import Heir
 from procession.engines.wire import KEY_BYTES
-from procession.explain.ends import facts_of_failure, facts_of_start, none_started
+from procession.explain.ends import (
+    facts_of_failure,
+    facts_of_start,
+    facts_of_stop,
+    none_started,
+)
 from procession.output.rundir import Files, run_of
 from procession.output.wiring import Display
 from procession.prepare.work import Work
@@ -232,7 +237,8 @@ class JobState(Driver):
 
     def beat(self) -> dict[str, Any]:
         """Give what heartbeats contain: for how long no rank has written anything."""
-        if self.work.spec.hang.silence is None:
+        hang = self.work.spec.hang
+        if hang.silence is None and hang.timeout is None:
             return {}
         return {"quiet": max(0, time.monotonic_ns() - self.active_at)}
 
@@ -258,6 +264,8 @@ class JobState(Driver):
             return {**facts_of_start(self.work.whole, self.run_id), "sizes": sizes}
         if self.life.phase is JobPhase.FAILED:
             return facts_of_failure(self.final_end(()).failures[0])
+        if self.life.phase is JobPhase.STOPPED:
+            return facts_of_stop(self.final_end(()).stacks)
         return {}
 
     def note(

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator
 
 from procession.agent.client import Agent
 from procession.driver.driver import DRAIN_SECONDS, Driver
-from procession.explain.ends import announced_by, facts_of_failure, facts_of_start
+from procession.explain.ends import (
+    announced_by,
+    facts_of_failure,
+    facts_of_start,
+    facts_of_stop,
+    lines_of,
+)
 from procession.machine.machine import Machine
 from procession.prepare.jobs import RankJobs
 from procession.rules import messages
@@ -170,7 +176,9 @@ class LocalDriver(Driver):
             single, follows = self.life.single, self.life.may_be_followed
             if self.may_recover and follows and not single:
                 self._between = Phase.SWEEPING
+                self.machine.show_together()
                 self.display.drain(DRAIN_SECONDS)
+                self.machine.take_unshown()
                 self.decide(self.machine.outcomes.of_group, self._follow)
             else:
                 self._note_phase()
@@ -185,6 +193,11 @@ class LocalDriver(Driver):
                 self.machine.answer(rank, attempt, decided.again, decided.delay, said)
 
         self.recovery.decide(lambda: self.machine.outcomes.of_single(rank), 0, rank, answer)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other attempt follows, whatever happens."""
+        return not self.may_recover or self.recovery.none_left
 
     def remarked(self, said: str) -> None:
         """Take a remark about the imports, for the log and the report."""
@@ -211,6 +224,8 @@ class LocalDriver(Driver):
             first = self.machine.outcomes.first_failure
             end = self._with_files(lambda read: first(read=read))
             facts = facts_of_failure(end) if end is not None else NO_FACTS
+        elif phase is Phase.STOPPED:
+            facts = facts_of_stop(lines_of(self.machine.last_look.stacks))
         self.journal.note(phase.name.lower(), None, self.attempt, detail=detail, facts=facts)
         if phase is Phase.RUNNING:
             self.running_since = time.monotonic_ns()
@@ -227,6 +242,7 @@ class LocalDriver(Driver):
         if not decided.again:
             self._goes_no_further()
             return
+        self.say_unshown(end)
         self._between = Phase.BACKOFF
         self._note_phase()
         self.loop.after(Phase.BACKOFF, decided.delay, self._begin_again)
@@ -255,7 +271,9 @@ class LocalDriver(Driver):
         self.machine.link.leave()
         for kind in DeadlineKind:
             self.loop.cancel(kind)
+        self.machine.show_together()
         notes = [*self.notes, *self._notes, *self._drain()]
+        self.machine.take_unshown()
         notes += self.machine.notes
         notes += self.journal.settle()
         if self.files.kept:

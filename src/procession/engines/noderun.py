@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from procession.agent.beforestop import STACK_SECONDS
 from procession.agent.client import Agent
+from procession.agent.protocol import STACK_SECONDS
 from procession.engines.addresses import with_interface
 from procession.engines.ownnode import OwnNode, plan_output
 from procession.engines.plain import plain_group, plain_rank
@@ -68,7 +68,7 @@ class NodeRun:
         disk: Errands,
     ) -> None:
         spec: Spec = pickle.loads(blob) if own is None else own.spec
-        self.number = int(fields["attempt"])
+        self.number, self.is_last = int(fields["attempt"]), bool(fields["last"])
         spec = with_interface(spec, str(fields["interface"]))
         self.spec = spec.__replace__(node=_node(fields["node"], own))
         if copied:
@@ -199,11 +199,12 @@ class NodeRun:
     # -- what the driver wants
 
     def obey(self, fields: Fields) -> None:
-        """Stop as the driver says: kill, signal, grace, notice; failed: other ranks failed."""
+        """Stop as the driver says, see `StopRequest`; failed: other ranks failed."""
         if int(fields["attempt"]) != self.number:
             return
         how = {name: fields[name] for name in ("signal", "grace", "notice") if name in fields}
-        request, failed = StopRequest(kill=bool(fields.get("kill")), **how), fields.get("failed")
+        wants = {name: bool(fields.get(name)) for name in ("kill", "stacks")}
+        request, failed = StopRequest(**wants, **how), fields.get("failed")
         seconds = 0.0
         if failed and self.spec.hang.stacks:
             seconds = HANG_SECONDS if fields.get("hung") else STACK_SECONDS
@@ -279,8 +280,10 @@ class NodeRun:
 
     def _conclude(self, machine: Machine) -> None:
         resources, notes = machine.resources, [*self._notes]
+        machine.show_together()
         if not resources.streams.drain(DRAIN_SECONDS):
             notes.append("the console did not take all output in time; the rest was cut off [P407]")
+        machine.take_unshown()
         if resources.run_dir.kept:
             resources.run_dir.check()
         self._end = machine.end([*notes, *machine.notes, *machine.losses])
@@ -296,7 +299,10 @@ class NodeRun:
             errors = {r.rank: r.description for r in machine.records if r.description}
             first = self.spec.node.first(self.spec.nproc)
             seen = text.together(machine.last_look.stacks)
-            stacks = [{"said": s.said, "ranks": s.ranks, "within": s.within} for s in seen]
+            stacks = [
+                {"said": s.said, "ranks": s.ranks, "within": s.within, "calls": s.calls}
+                for s in seen
+            ]
             if self._own is not None:
                 self._own.values = dict(self._values(machine))
                 self._own.errors, self._own.first, errors = errors, first, {}

@@ -70,7 +70,7 @@ def group_end(
         ended=tuple(e for e in others if e.rank not in own),
         finished=tuple(finished),
         run_dir=run_dir,
-        stacks=tuple(_lines_of(shown)),
+        stacks=tuple(lines_of(shown)),
         stacks_file=stacks_file,
         notes=tuple(notes),
     )
@@ -87,12 +87,13 @@ def placed_in_job(end: GroupEnd, spec: Spec) -> GroupEnd:
     )
 
 
-def _lines_of(stacks: list[Stack]) -> list[str]:
+def lines_of(stacks: Sequence[Stack]) -> list[str]:
+    """Say where ranks are, one line for those that are at the same place."""
     if not stacks:
         return []
-    from procession.explain.stacks.text import lines_of, together
+    from procession.explain.stacks import text
 
-    return lines_of(together(stacks))
+    return text.lines_of(text.together(stacks))
 
 
 def has_failed(rank: Rank, record: RankRecord) -> bool:
@@ -160,6 +161,8 @@ def rank_end(
         error_file=left.error_file,
         out_of_memory=record.out_of_memory,
         note=note,
+        unshown=record.unshown,
+        unshown_errors=record.unshown_errors,
     )
 
 
@@ -237,6 +240,11 @@ def facts_of_failure(end: RankEnd) -> Facts:
         "traceback": end.traceback,
     }
     return {name: value for name, value in facts.items() if value != ""}
+
+
+def facts_of_stop(stacks: Sequence[str]) -> Facts:
+    """Give what the event of a stop says. stacks: where ranks were before it."""
+    return {"stacks": [*stacks]} if stacks else {}
 
 
 def _message(end: RankEnd) -> str:

@@ -23,7 +23,8 @@ class RankRecord(Record):
     it was sent, each with the time of the first. hung: why it is taken for hung, or "".
     start_fault: what could not be done to start it, errno, and why, in words. doubt: by how much
     the exit may have been earlier than `exited_at`. over_limit: the kernel killed it at its own
-    limit of memory.
+    limit of memory. unshown: lines that the console did not show, since the group was being ended.
+    unshown_errors: exceptions that they name, in words.
     """
 
     rank: int
@@ -43,6 +44,8 @@ class RankRecord(Record):
     peak_memory: int | None = None
     out_of_memory: bool | None = None
     over_limit: bool = False
+    unshown: int = 0
+    unshown_errors: tuple[str, ...] = ()
 
     @property
     def description(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
+from procession.output.repeated import plain_lines, without
 from procession.output.text import harmless_text
 from procession.system.processes import describe
 from procession.values.errors import GroupEnd, Outcome, RankEnd, signal_name
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from procession.rules.lifecycle import Rank
     from procession.values.spec import Spec
 
-FOLD_ABOVE = 40  # lines of other ranks; beyond, those that ended alike share one
+FOLD_ABOVE = 8  # lines of other ranks; beyond, those that ended alike share one
 FULL_TRACEBACKS = 8  # of simultaneous failures
+ORIGINAL = "Original Traceback (most recent call last):"
+NAMED = 3  # exceptions of what was not shown
 CODES = {
     Outcome.RAISED: "P101",
     Outcome.EXITED: "P102",
@@ -86,6 +89,8 @@ def format_report(end: GroupEnd) -> str:
     if end.attempt:
         lines += ["", f"this was attempt {end.attempt}, after {_before(end)}"]
     lines += ["", *(f"note: {note}" for note in end.notes)] if end.notes else []
+    if said := unshown(end):
+        lines += ["", *said]
     if end.run_dir:
         lines += ["", f"run directory: {end.run_dir}"]
     return harmless_text("\n".join(lines))
@@ -104,8 +109,33 @@ def _stacks(end: GroupEnd, cause: RankEnd) -> list[str]:
         return []
     hung = cause.outcome is Outcome.HUNG
     title = "when it hung, the ranks were:" if hung else "when it failed, the others were:"
-    lines = ["", title, *(f"  {line}" for line in end.stacks)]
+    return ["", *stacks_of(end, title)]
+
+
+def stacks_of(end: GroupEnd, title: str = "when it was stopped, the ranks were:") -> list[str]:
+    """Say where ranks were, as far as that is known."""
+    if not end.stacks:
+        return []
+    lines = [title, *(f"  {line}" for line in end.stacks)]
     return [*lines, f"  all stacks: {end.stacks_file}"] if end.stacks_file else lines
+
+
+def unshown(end: GroupEnd, first: int = 0, when: str = "after that") -> list[str]:
+    """Say what the console did not show, if there is anything. first: number of its rank 0."""
+    held = [e for e in (*end.failures, *end.ended, *end.finished) if e.unshown]
+    if not held:
+        return []
+    errors = [*dict.fromkeys(error for e in held for error in e.unshown_errors)]
+    named = ", ".join([*errors[:NAMED], *(["..."] if errors[NAMED:] else [])])
+    count = sum(e.unshown for e in held)
+    what, them = _lines(count) + (f" ({named})" if named else ""), "it" if count == 1 else "them"
+    logs = f", their logs keep {them}" if any(e.stderr_log or e.stdout_log for e in held) else ""
+    who = format_ranks(first + e.rank for e in held)
+    return [f"{when}, {who} wrote {what}: --all-output shows {them}{logs}"]
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"
 
 
 def _numbered_globally(end: GroupEnd) -> GroupEnd:
@@ -160,7 +190,7 @@ def details(end: RankEnd) -> list[str]:
     traceback = end.traceback.rstrip("\n").splitlines()
     if traceback:
         lines += ["", *(f"  {line}".rstrip() for line in traceback)]
-    tail = _without(end.stderr_tail, traceback)
+    tail = _without(_of_program(end.stderr_tail), end.traceback)
     if tail:
         lines += ["", "  last lines of stderr:", *(f"    {line}".rstrip() for line in tail)]
     logs = [path for path in (end.stderr_log, end.stdout_log) if path]
@@ -264,29 +294,34 @@ def _memory_verdict(end: RankEnd) -> str:
     return ""
 
 
-def _without(tail: tuple[str, ...], traceback: list[str]) -> list[str]:
+def _of_program(tail: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out of what `faulthandler` wrote what is not the program's."""
+    if not any("(most recent call first):" in line for line in tail):
+        return tail
+    from procession.explain.stacks.text import is_ours
+
+    return tuple(
+        line for line in tail if not is_ours(line) and not line.startswith("Extension modules: ")
+    )
+
+
+def _without(tail: tuple[str, ...], traceback: str) -> list[str]:
     """Leave out of the end of stderr what only repeats the traceback, or the end of it."""
-    lines = [_unnumbered(line.rstrip()) for line in tail]
-    shown = [line.rstrip() for line in traceback]
-    for length in range(min(len(lines), len(shown)), 0, -1):
-        part = shown[-length:]
-        # A whole traceback may stand anywhere; a part of one only at the beginning, cut off.
-        places = range(len(lines) - length, -1, -1) if length == len(shown) else (0,)
-        for at in places:
-            if lines[at : at + length] == part:
-                return [line.rstrip() for line in (*tail[:at], *tail[at + length :])]
-    return [line.rstrip() for line in tail]
-
-
-def _unnumbered(line: str) -> str:
-    """Give a line without the number that torch puts before those of a traceback: `[rank3]: `."""
-    number, found, rest = line.partition("]: ")
-    return rest if found and number.startswith("[rank") and number[5:].isdigit() else line
+    lines = [line.rstrip().encode(errors="surrogatepass") for line in tail]
+    if told := plain_lines(traceback.encode(errors="surrogatepass")):
+        lines, _ = without(lines, told, cut=True)
+    return [line.decode(errors="surrogatepass") for line in lines]
 
 
 def _first_line(text: str) -> str:
-    """Give the first line that is not empty; the traceback shows the others."""
-    return _one_line(text.strip().split("\n", 1)[0])
+    """Give the first line that is not empty; the traceback shows the others.
+
+    torch puts the traceback of a DataLoader's worker into the message: its last line says why.
+    """
+    first, *others = text.strip().split("\n")
+    if ORIGINAL in others:
+        return _one_line(f"{first.rstrip('.')}: {others[-1]}")
+    return _one_line(first)
 
 
 def _one_line(text: str) -> str:

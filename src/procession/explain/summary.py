@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import time
 
-from procession.explain.report import FULL_TRACEBACKS, format_report, how_it_ended, of_all
+from procession.explain.report import (
+    FULL_TRACEBACKS,
+    format_report,
+    how_it_ended,
+    of_all,
+    stacks_of,
+    unshown,
+)
 from procession.output.text import harmless_text
 from procession.rules.tables import Phase
 from procession.values.errors import GroupEnd, Outcome, RankEnd, signal_name
@@ -79,8 +86,9 @@ def report_of(state: Phase, end: GroupEnd, stopper: str = "") -> str:
     ranks = "1 rank" if end.nproc == 1 else f"{end.nproc} ranks"
     lines = [f"{end.name} {how}: {ranks}"]
     ends = [each.__replace__(rank=end.first + each.rank) for each in _in_order(end)]
-    if state is Phase.STOPPED and stopper:
-        lines.append(f"  stopped by {stopper}")
+    if state is Phase.STOPPED:
+        lines += [f"  stopped by {stopper}"] if stopper else []
+        lines += [f"  {line}" for line in (*stacks_of(end), *unshown(end, end.first))]
     if ends:
         lines[0] += f", {duration(max(each.seconds for each in ends))}"
     # Only what is the same in all that is known of it has one line, and one traceback.

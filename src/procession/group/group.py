@@ -170,7 +170,9 @@ class Group(Waiting):
                 result = summary(self.spec, self.state, end, code, self.began)
                 self._write_end(result, report)
         if reach is not None:
-            reach.close({"state": self.state.name, "code": code, "report": report})
+            stacks = [*end.stacks] if end is not None else []
+            said = {"state": self.state.name, "code": code, "report": report}
+            reach.close({**said, "stacks": stacks})
 
     def _write_end(self, result: dict[str, Any], report: str) -> None:
         """Write into the run's directory how it ended.

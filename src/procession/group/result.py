@@ -177,7 +177,7 @@ class Waiting:
         """
         for _ in range(MOST_INTERRUPTS):
             try:
-                self.driver.request_stop(StopRequest(kill=kill))
+                self.driver.request_stop(StopRequest(kill=kill, stacks=not kill))
                 self._wait_for(self._done, self.driver.longest())
                 self._join()
                 return
@@ -196,16 +196,19 @@ class Waiting:
         grace: float | None = None,
         wait: bool = True,
         notice: float | None = None,
+        *,
+        stacks: bool = False,
     ) -> None:
         """End the run: stop signal, grace, SIGKILL. A run that has ended stays as it is.
 
         signal, grace: instead of those of its `Stop`; grace in seconds. For a run that is being
         ended already, another signal is sent besides, and a time can only become shorter. wait:
         return when the run has ended; otherwise at once. notice: seconds before the stop signal
-        in which ranks may end by themselves; see `Stop`. `wait` gives the result.
+        in which ranks may end by themselves; see `Stop`. stacks: have its end say where ranks were,
+        which may delay the signal by 0.15 s. `wait` gives the result.
         Raises SpecError for a signal that does not exist or a time that is not one.
         """
-        request = StopRequest(signal=signal, grace=grace, notice=notice)
+        request = StopRequest(signal=signal, grace=grace, notice=notice, stacks=stacks)
         try:
             Stop(**request.changes).check()
         except ValueError as e:

@@ -67,7 +67,7 @@ class LastLook:
         self._link.ask("look", which, seconds)
 
     def take(
-        self, which: int, attempt: int, said: Sequence[tuple[int, int, str, str, bytes]]
+        self, which: int, attempt: int, said: Sequence[tuple[int, int, str, str, bytes, bool]]
     ) -> None:
         """Take the stacks that the agent has taken. which: the look, 0 for that of a failure."""
         taken: list[Taken] = []

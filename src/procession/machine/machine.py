@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from procession.agent.client import Agent
+from procession.agent.protocol import STACK_SECONDS
 from procession.explain.ends import facts_of_rank, load_words
 from procession.explain.records import RankRecord
 from procession.machine.lastlook import LastLook
@@ -29,7 +30,7 @@ from procession.rules.messages import Arm, Cancel, RankEvent, Spawn, StopWanted
 from procession.rules.tables import DeadlineKind, Phase, Worker, WorkerEvent
 from procession.system.eventloop import EventLoop
 from procession.system.threads import Errands
-from procession.values.errors import GroupEnd
+from procession.values.errors import GroupEnd, RankEnd
 from procession.values.events import NO_FACTS
 from procession.values.policy import StopRequest
 from procession.values.spec import Spec
@@ -51,6 +52,11 @@ if TYPE_CHECKING:
 
         def asked(self, rank: int, attempt: int) -> None:
             """Take the question whether a single rank that has failed starts again (`answer`)."""
+
+        @property
+        def is_last(self) -> bool:
+            """Whether no other attempt follows, whatever happens: the report has what failed."""
+            ...
 
         def remarked(self, said: str) -> None:
             """Take a remark about how the imports before the first fork went."""
@@ -97,6 +103,8 @@ class Machine:
         self._orphans: Orphans | None = None  # of an attempt whose agent is gone
         self._answers: dict[int, tuple[float, str]] = {}  # about single ranks that start again
         self._stop_asked = 0  # when the agent was first asked to end the group
+        self._holds_back = False  # what ranks write, since they are being ended
+        self._blamed: int | None = None  # the first that failed, while that is so
         life = self.life = Lifecycle(
             spec.nproc, patient=spec.stop.patience != 0, single=spec.restart.single
         )
@@ -166,6 +174,10 @@ class Machine:
             self.handle(StopWanted(request.kill))
             return
         self._stop_asked = self._stop_asked or time.monotonic_ns()
+        if request.stacks and self._spec.hang.stacks and not request.kill:
+            stacks = STACK_SECONDS
+        if not (self._spec.stop.notice if request.notice is None else request.notice):
+            self._hold_back()  # before any rank hears of it
         wishes = {name: wish for name, wish in vars(request).items() if wish is not None}
         if request.signal is not None:
             wishes["signal"] = int(request.signal)
@@ -206,7 +218,8 @@ class Machine:
         if kind == "event":
             self.handle(messages.event_of(words))
         elif self.ranks.hear(kind, words, fds):
-            pass
+            if words[0] == self._blamed:
+                self._tell_failure()
         elif kind == "limits":
             self.stop_signal, self.kill_at = words
         elif kind == "ask":
@@ -250,6 +263,8 @@ class Machine:
             elif event.kind is WorkerEvent.EXITED:
                 life.ranks[event.rank].awaited = False
         self._note_event(event, lived)
+        if life.phase is Phase.STOPPING and not life.waiting:
+            self._hold_back()
         self._listener.happened(event)
         if life.phase is not phase:
             if life.phase is Phase.RUNNING:
@@ -266,6 +281,40 @@ class Machine:
                 wait = LOAD_SECONDS if begins else 0.0
                 self._loop.after(load_words, wait, lambda: load_words(stacks=stacks))
         self._do(actions)
+
+    def _hold_back(self) -> None:
+        """Show no more of what ranks write, but of the one that failed first, if one has."""
+        if not self._holds_back:
+            self._holds_back = True
+            self._blamed = next(iter(self.life.failures), None)
+            self.resources.streams.hold_back(self._blamed)
+            self._tell_failure()
+
+    def _tell_failure(self) -> None:
+        """Say what the report will have of the rank that failed first."""
+        if self._blamed is not None and self._listener.is_last:
+            record = self.records[self._blamed]
+            text = record.description.get("traceback", "")
+            if text or record.exit.signal is not None:
+                self.resources.streams.tell(self._blamed, text)
+
+    def show_together(self) -> None:
+        """Show what was held back of the rank that failed first, and of those at the same time."""
+        together = self._together()
+        if self._listener.is_last:
+            for end in together:
+                self.resources.streams.tell(end.rank, end.traceback)
+        self.resources.streams.release([end.rank for end in together])
+
+    def take_unshown(self) -> None:
+        """Take note of what was held back, when all other output has been shown."""
+        reported = [end.rank for end in self._together()]
+        for rank, held in self.resources.streams.take_held(reported).items():
+            record = self.records[rank]
+            record.unshown, record.unshown_errors = held.lines, tuple(held.kinds)
+
+    def _together(self) -> tuple[RankEnd, ...]:
+        return self.outcomes.of_group(read=False).together if self.life.failures else ()
 
     def _note_event(self, event: messages.Event, lived: list[int]) -> None:
         """Note an event, if it is one of ranks. lived: of a deadline, those that were there."""
@@ -321,6 +370,7 @@ class Machine:
     def _spawn(self, attempt: int) -> None:
         link = self.link
         self.kill_at, link.late = None, False
+        self._holds_back, self._blamed = False, None
         self.ranks.begin()
         self.last_look.begin()
         if attempt:

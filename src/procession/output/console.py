@@ -54,6 +54,7 @@ class Console:
         not TERM=dumb.
     on_quiet: called once, by whatever thread writes, when the reader of a pipe or socket is found
         to have gone. It must be quick, raise nothing, and not write here.
+    terminal: whether it is one.
     place: equal for two consoles that are the same terminal, pipe, file or object.
     seen_by: called with all that is to be shown, before it is; by whatever thread writes.
     quiet: nothing is shown any more, because its reader has gone or it is broken. That is never
@@ -85,6 +86,7 @@ class Console:
         except Exception:
             pass  # a closed stream, or one without flush()
         fd = descriptor_of(stream)
+        self.terminal = fd is not None and os.isatty(fd)
         self.colour = _wants_colour(stream)
         if fd is not None:
             self._open(fd)

@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
+    from procession.output.gate import Gate
     from procession.output.screen import Screen
     from procession.output.text import Tail
 
@@ -70,6 +71,7 @@ class Feed:
     due: when the incomplete line is to be shown, in seconds of the monotonic clock, or None.
     left: bytes that may still be read, None for no end.
     is_file: it is a regular file, which has no end. copies: what gets some of its lines, too.
+    gate: says what is shown; None: all is.
     partial_after: seconds after which a line is shown although its end has not come.
     progress_every: seconds between two states of a line that replaces itself by `\r`.
     """
@@ -86,19 +88,23 @@ class Feed:
         *,
         is_file: bool,
         copies: Copies | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self.fd = fd
+        self._gate = gate
         self._copies = copies
         self.source = source
         self.due: float | None = None
         self.left: int | None = None
         self.is_file = is_file
         self._screen: Screen | None = screen
+        self.progress_every = screen.progress_every or self.progress_every
         self._tail = tail
         self._splitter = tail.splitter
         self._position = os.lseek(fd, 0, os.SEEK_CUR) if self.is_file else 0
         self._shown_state: bytes | None = None  # the progress that was shown last, as a line
         self._shown_at = float("-inf")
+        self._is_bar = False  # what was shown of this line is a bar, which goes again
 
     @cached_property
     def _prefix(self) -> bytes:
@@ -152,7 +158,7 @@ class Feed:
             return
         splitter = self._splitter
         if lines:
-            self._show(lines, splitter.continued)
+            self._show(lines, splitter.continued, now)
             self.due = None
         if not splitter.untaken or self.source.keep is not None:
             self.due = None
@@ -170,13 +176,13 @@ class Feed:
         """
         self.due = None
         screen, splitter = self._screen, self._splitter
-        if screen is None:
+        if screen is None or (self._gate is not None and self._gate.holds(self)):
             return
         if splitter.progress:
             state = splitter.take_all()
             if state != self._shown_state:
-                screen.lines(self, self._prefix, state + b"\n")
-                self._shown_state = state
+                stands = screen.progress(self, self._prefix, state)
+                self._shown_state, self._is_bar = (state if stands else None), not stands
                 self._shown_at = time.monotonic()
             return
         continues = splitter.taken > 0
@@ -185,10 +191,15 @@ class Feed:
             self._shown_state = None
             screen.partial(self, self._prefix, text, continues)
 
-    def _show(self, lines: bytes, continued: int) -> None:
+    def _show(self, lines: bytes, continued: int, now: float) -> None:
         """Show whole lines, of whose first `continued` bytes were shown before."""
-        assert self._screen is not None
         state, self._shown_state = self._shown_state, None
+        if self._is_bar:
+            continued, self._is_bar = 0, False
+        if self._gate is not None:
+            passed = self._gate.let_through(self, lines, now, continued)
+            continued = continued if passed.startswith(lines[:continued]) else 0
+            lines = passed
         if state is not None:
             # Progress is shown in whole lines: its final state anew, unless it stands there.
             if lines.startswith(state + b"\n"):
@@ -197,8 +208,12 @@ class Feed:
         keep = self.source.keep
         if keep is not None:
             lines = b"".join(line for line in lines.splitlines(keepends=True) if keep(line))
-        if lines:
-            self._screen.lines(self, self._prefix, lines[continued:], continued > 0)
+        self.show(lines[continued:], continued > 0)
+
+    def show(self, lines: bytes, continues: bool = False) -> None:
+        """Show whole lines, if anything is shown; continues: see `Screen.lines`."""
+        if lines and self._screen is not None:
+            self._screen.lines(self, self._prefix, lines, continues)
 
     def end(self) -> None:
         """Show what is left as a line, and close the descriptors."""
@@ -206,7 +221,7 @@ class Feed:
         if self._copies is not None:
             self._copies.take(lines)
         if self._screen is not None and lines:
-            self._show(lines, self._splitter.continued)
+            self._show(lines, self._splitter.continued, time.monotonic())
         self.due = None
         self.close()
 

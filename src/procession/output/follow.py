@@ -32,7 +32,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from procession.output.feed import BLOCK, Copies, Feed, Source
@@ -43,6 +43,7 @@ from procession.system.eventloop import EventLoop
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.output.console import Console
+    from procession.output.gate import Gate, Held
     from procession.system.inotify import Inotify
 
 UNWATCHED = -1  # in place of a watch
@@ -64,6 +65,7 @@ class Follower:
 
     on_shown: called, in the thread, with blocks of `show` that are done with: `whose`, and the
         number of bytes.
+    gate: says what is shown, None: all is. screen_of: makes what composes the text of a console.
     tails: by rank and stream, what was read last, also when this has ended. fault: the error after
     which nothing was shown any more, None: there was none. over: it ends, or has ended: nothing is
     to be added any more.
@@ -79,12 +81,15 @@ class Follower:
         stderr: Console,
         *,
         on_shown: Callable[[list[tuple[object, int]]], object] | None = None,
+        gate: Gate | None = None,
+        screen_of: Callable[[Console], Screen] = Screen,
     ) -> None:
         self.tails: dict[tuple[int, str], Tail] = {}
         self._ended = False
         self.fault: Exception | None = None
-        out = Screen(stdout)
-        self._screens = out, out if stdout.place == stderr.place else Screen(stderr)
+        out = screen_of(stdout)
+        self._screens = out, out if stdout.place == stderr.place else screen_of(stderr)
+        self._gate = gate
         self._on_shown = on_shown
         self._feeds: dict[int, Feed] = {}  # by descriptor
         self._files: dict[tuple[int, str], Feed] = {}  # by rank and stream
@@ -142,7 +147,8 @@ class Follower:
     def _add(self, fd: int, source: Source, *, is_file: bool, copies: Copies | None = None) -> None:
         screen = self._screens[source.stream == "err"]
         tail = self.tails[source.rank, source.stream] = Tail()
-        feed = Feed(fd, source, screen, tail, is_file=is_file, copies=copies)
+        gate = self._gate if source.stream == "err" else None
+        feed = Feed(fd, source, screen, tail, is_file=is_file, copies=copies, gate=gate)
         self._loop.request(partial(self._follow, feed), certain=True)
 
     @property
@@ -157,6 +163,22 @@ class Follower:
     def show(self, stream: int, block: bytes, whose: object) -> None:
         """Show a block as it is, on stdout (1) or stderr (2)."""
         self._loop.request(partial(self._pass_on, self._screens[stream - 1], block, whose))
+
+    def take_held(self, reported: Sequence[int]) -> Mapping[int, Held]:
+        """Give once what the gate has held back, by rank; to be used after `drain`.
+
+        reported: ranks whose tracebacks the report has.
+        """
+        gate, self._gate = self._gate, None
+        if gate is None:
+            return {}
+        gate.settle(reported)
+        return gate.held
+
+    def ask(self, gate: Callable[[Gate], Iterable[tuple[Feed, bytes]] | None]) -> None:
+        """Have `gate` called with the gate, if there is one; what it gives is shown."""
+        if self._gate is not None:
+            self._loop.request(partial(self._pass_gate, gate, self._gate))
 
     def _note(self, console: Console, line: bytes, seconds: float) -> None:
         console.write((b"\n" if console.midline else b"") + line, timeout=seconds)
@@ -257,6 +279,7 @@ class Follower:
             if self._turn(feed) == BLOCK:
                 self._news[feed] = None
         self._flush()
+        self._look_again()
         if (files or self._read >= 0) and not self._news and self._read < _BUSY:
             pause = select.poll()
             pause.register(self._loop.own[1], select.POLLIN)
@@ -273,6 +296,23 @@ class Follower:
         found = self._inotify.read()
         for watch in self._watched if found is None else found:
             self._news.update(dict.fromkeys(self._watched.get(watch, ())))
+
+    def _pass_gate(
+        self, call: Callable[[Gate], Iterable[tuple[Feed, bytes]] | None], gate: Gate
+    ) -> None:
+        for feed, lines in call(gate) or ():
+            feed.show(lines)
+
+    def _look_again(self) -> None:
+        """Come back when something is due that waits in the gate, or on a screen."""
+        dues = [each.due for each in (self._gate, *self._screens) if each is not None]
+        if found := [due for due in dues if due is not None]:
+            self._loop.after(self, max(0.0, min(found) - time.monotonic()), self._give_up_waiting)
+
+    def _give_up_waiting(self) -> None:
+        if self._gate is not None:
+            now = time.monotonic()
+            self._pass_gate(lambda gate: gate.give_up(now), self._gate)
 
     def _pass_on(self, screen: Screen, block: bytes, whose: object) -> None:
         self._done.append((whose, len(block)))
@@ -389,9 +429,11 @@ class Follower:
             self._flush()
         for feed in self._feeds.values():
             feed.end()
+        if self._gate is not None:
+            self._pass_gate(lambda gate: gate.give_up(None), self._gate)
         for screen in self._screens:
             if self._clean:
-                screen.end_line()
+                screen.finish()
         self._flush()
         if not self._clean:
             for screen in dict.fromkeys(self._screens):

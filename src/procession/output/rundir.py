@@ -41,15 +41,16 @@ class Files:
     place: its path, where the caller has chosen it; earlier attempts may have used it.
     attempt: then, the number of the group's first one.
 
-    path: the run's directory. kept: whether its files stay when the run is over. writes: whether
-    the launcher writes files of its own there. fault: what it could not write, "" if nothing.
+    path: the run's directory. ranks_write: whether it has what ranks write. kept: whether its files
+    stay when the run is over. writes: whether the launcher writes files of its own there. fault:
+    what it could not write, "" if nothing.
     """
 
     path = ""
     kept = writes = True
     fault = ""
     _events = -1
-    _ranks_write = _made = _closed = False
+    ranks_write = _made = _closed = False
 
     def __init__(
         self, logs: Logs, nproc: int, name: str, place: str = "", attempt: int = 0
@@ -57,7 +58,7 @@ class Files:
         self._routes = logs.route(nproc)
         files = any(r in IN_FILES for pair in self._routes for r in pair)
         self.kept = self.writes = logs.dir is not None or files
-        self._ranks_write = files
+        self.ranks_write = files
         self._writing = threading.Lock()  # of `_events`; its holder may wait for the disk
         self._first_attempt = attempt
         flags = LOG_FLAGS
@@ -195,7 +196,7 @@ class Files:
                 f"the run's directory {self.path} is gone, with what was written to it: was it "
                 "removed while ranks ran? [P407]"
             )
-        elif self._ranks_write and disk_is_full(self.path):
+        elif self.ranks_write and disk_is_full(self.path):
             self.fault = f"what ranks wrote to {self.path} may be cut off: {_FULL} [P407]"
 
     def _note(self, e: OSError) -> None:

@@ -22,8 +22,11 @@ class Screen:
     """Composes what is written to one console; used by one thread at a time.
 
     What is shown stands in a buffer until `flush`: one write for what many ranks had to say.
-    waiting: bytes in the buffer.
+    waiting: bytes in the buffer. progress_every: seconds between two states of a line that replaces
+    itself, if that is to be shown more often than a new line would be.
     """
+
+    progress_every: float | None = None
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -31,6 +34,11 @@ class Screen:
         self._parts: list[bytes | memoryview] = []
         self._open: object = None  # whose line is open
         self._open_coloured = False
+
+    @property
+    def due(self) -> float | None:
+        """When to flush it although nothing comes, in seconds of the monotonic clock."""
+        return None
 
     def prefix(self, text: bytes, colour: int | None) -> bytes:
         """Give a prefix as this console shows it; `colour` is any number, for example a rank."""
@@ -51,6 +59,8 @@ class Screen:
         if not lines:
             return
         lines = harmless(lines)
+        if self.console.terminal and b" \n" in lines:  # a prefix would move them to the next row
+            lines = b"\n".join(line.rstrip(b" ") for line in lines.split(b"\n"))
         if self.console.colour:
             lines = end_colours(lines)
         if continues and self._open is owner:
@@ -77,6 +87,15 @@ class Screen:
         self._add(text)
         self._open = owner
         self._open_coloured = self._open_coloured or (self.console.colour and b"\x1b" in text)
+
+    def progress(self, owner: object, prefix: bytes, state: bytes) -> bool:
+        """Show the state of a line that replaces itself; gives whether it stands as a line."""
+        self.lines(owner, prefix, state + b"\n")
+        return True
+
+    def finish(self) -> None:
+        """Show what waits; nothing comes any more."""
+        self.end_line()
 
     def pass_on(self, block: bytes) -> None:
         """Show a block as it is: of another machine, which has made its lines."""

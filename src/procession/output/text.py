@@ -31,11 +31,13 @@ import threading
 import time
 
 LINES = 20  # last ones
+CRASH, DUMP_LINES = "Fatal Python error: ", 200  # how a dump begins; at most
 BYTES = 64 << 10
 LINE = 1000  # bytes of a last line
 LONGEST_LINE = 8 << 20  # bytes; while one is made harmless and shown, it is held some five times
 
 # Each expression can only begin at one place of a run or line: no input makes it quadratic.
+UP = b"\x1b[A"
 _RETURNS_AT_END = rb"(?<!\r)\r+\n"
 _OUTDATED = rb"(?m)^[^\n]*\r"
 
@@ -58,11 +60,14 @@ class LineSplitter:
         self._longest = longest
         self._rest = bytearray()
         self._return = False  # a \r follows the rest: what comes next replaces it
+        self._up = False  # the rest ended by going up a line
         self.taken = 0
 
     def feed(self, block: bytes) -> bytes:
         r"""Add what was read; give the lines that are complete, each with its `\n`."""
         self.continued = 0
+        if self._up or UP in block:
+            block = self._without_ups(block)
         if b"\r" in block:
             # Programs with \r\n everywhere are common; this leaves them the cheap way.
             block = block.replace(b"\r\n", b"\n")
@@ -82,6 +87,13 @@ class LineSplitter:
         if not cut and len(self._rest) > self._longest:
             return self.end()
         return lines
+
+    def _without_ups(self, block: bytes) -> bytes:
+        r"""Write `\r` where a program goes up a line and down again, as bars below others do."""
+        if self._up and block.startswith(b"\n"):
+            block = b"\r" + block[1:]
+        self._up = block.endswith(UP)
+        return block.removesuffix(UP).replace(UP + b"\n", b"\r")
 
     def _add_to_rest(self, text: bytes) -> None:
         if not text:
@@ -189,16 +201,20 @@ def last_line(text: bytes) -> bytes:
 def last_lines(text: bytes) -> list[str]:
     r"""Give the last 20 lines of some text, and at most 64 KiB; empty ones at its end are left out.
 
+    Of what `faulthandler` writes of a crash, all.
+
     Each is in its latest state where it had `\r`, without its newline, else as it was written;
     bytes that are not UTF-8 are replaced. The first may lack its beginning.
     """
     if len(text) > BYTES:
         text = text[-BYTES:].lstrip(bytes(range(0x80, 0xC0)))  # no part of a character
-    text = text.rstrip(b"\r\n")
+    text = text.replace(UP + b"\n", b"\r").replace(UP, b"").rstrip(b"\r\n")
     if not text:
         return []
-    lines = text.decode(errors="replace").split("\n")[-LINES:]
-    return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+    lines = text.decode(errors="replace").split("\n")[-DUMP_LINES:]
+    first = max(0, len(lines) - LINES)
+    first = next((n for n in range(first) if lines[n].startswith(CRASH)), first)
+    return [line.rstrip("\r").rpartition("\r")[2] for line in lines[first:]]
 
 
 # -- harmless

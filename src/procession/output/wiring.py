@@ -9,31 +9,48 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from procession.output.rundir import Files, directory_name
 from procession.system.files import leads_to
 from procession.values.base import Record, Value
 from procession.values.environment import given_run_id
+from procession.values.figures import LONGEST_RANKS, fold_ranks
 from procession.values.policy import Route
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Literal
+
     from procession.output.console import Console
     from procession.output.feed import Source
     from procession.output.follow import Follower
+    from procession.output.gate import Gate, Held
     from procession.output.recent import Recent
+    from procession.output.screen import Screen
     from procession.output.text import Tail
     from procession.values.spec import Spec
+
+
+class Shows(Value):
+    """What of the output of ranks is shown, and how; see `Logs`.
+
+    prefix_of: gives what stands before a line that several ranks have written.
+    """
+
+    all_output: bool = True
+    fold: bool | Literal["numbers"] | None = False
+    prefix_of: Callable[[Sequence[int]], bytes] = lambda _: b""
 
 
 class Display:
     """Two consoles, and the follower that shows on them what is to be shown.
 
-    prefixes: what stands before the lines of each rank. tails: by rank and stream, what was read
-        last in this attempt. recent: what was shown last, after `tap`, None where ranks write past
-        this process.
+    prefixes: what stands before the lines of each rank. shows: what is shown, and how. tails: by
+        rank and stream, what was read last in this attempt. recent: what was shown last, after
+        `tap`, None where ranks write past this process.
     on_quiet: to be set before ranks are started; called once, in the thread that shows their
         output, when the reader of our standard output is found to have gone.
     on_shown: to be set before `show` is used; see `Follower`.
@@ -48,9 +65,10 @@ class Display:
     _fault: Exception | None = None  # of an earlier follower
     _follower: Follower | None = None
 
-    def __init__(self, prefixes: Sequence[str]) -> None:
+    def __init__(self, prefixes: Sequence[str], shows: Shows | None = None) -> None:
         self.prefixes = prefixes
         self.tails: dict[tuple[int, str], Tail] = {}
+        self._shows = shows or Shows()
 
     def open_consoles(self) -> None:
         """Show both streams. In the thread that wrote there before: it flushes what waits there."""
@@ -71,9 +89,50 @@ class Display:
 
             if self._follower is not None:
                 self._fault = self._fault or self._follower.fault
-            self._follower = Follower(*self._consoles, on_shown=self.on_shown)
+            gate: Gate | None = None
+            if not self._shows.all_output:
+                from procession.output.gate import Gate
+
+                gate = Gate()
+            self._follower = Follower(
+                *self._consoles, on_shown=self.on_shown, gate=gate, screen_of=self._screen
+            )
             self.tails = self._follower.tails
         return self._follower
+
+    def _screen(self, console: Console) -> Screen:
+        fold, count = self._shows.fold, len(self.prefixes)
+        if count < 2 or not (console.terminal if fold is None else fold):
+            from procession.output.screen import Screen
+
+            return Screen(console)
+        from procession.output.fold import Fold
+        from procession.output.folding import FoldingScreen
+
+        lines, of = Fold(count, numbers=fold == "numbers"), self._shows.prefix_of
+        return FoldingScreen(console, lines, of, in_place=console.terminal and not self._lent)
+
+    def hold_back(self, failed: int | None) -> None:
+        """Show no more of ranks, but of one that has failed, since the group is being ended."""
+        if self._follower is not None:
+            self._follower.ask(lambda gate: gate.close([] if failed is None else [failed]))
+
+    def tell(self, rank: int, traceback: str) -> None:
+        """Say what the report will have of a rank that has failed; see `Gate.tell`."""
+        if self._follower is not None:
+            self._follower.ask(lambda gate: gate.tell(rank, traceback))
+
+    def release(self, ranks: Sequence[int]) -> None:
+        """Show what was held back of ranks that failed by themselves at the same time."""
+        if self._follower is not None:
+            self._follower.ask(lambda gate: gate.release(ranks, time.monotonic()))
+
+    def take_held(self, reported: Sequence[int]) -> Mapping[int, Held]:
+        """Give once what was held back, by rank; when everything else is shown.
+
+        reported: ranks whose tracebacks the report has.
+        """
+        return {} if self._follower is None else self._follower.take_held(reported)
 
     def say(self, line: bytes) -> None:
         """Show a line of our own, with its newline, on stderr; not within a line of a rank."""
@@ -81,6 +140,12 @@ class Display:
             self._follower.say(line)
         elif self._consoles is not None:
             self._consoles[1].write(line, timeout=1.0)
+        else:
+            from procession.output.console import Console
+
+            console = Console(sys.stderr)
+            console.write(line, timeout=1.0)
+            console.close()
 
     def tap(self) -> None:
         """Keep what is shown last in `recent`, for other terminals; not what ranks write directly.
@@ -161,7 +226,7 @@ class Wiring(Display):
     """
 
     def __init__(self, output: Output, stdin: int | None) -> None:
-        super().__init__(output.prefixes)
+        super().__init__(output.prefixes, output.shows)
         own = leads_to(sys.stdout, 1), leads_to(sys.stderr, 2)
         self._routes = [(_shown(out, own[0]), _shown(err, own[1])) for out, err in output.routes]
         self._stdin = stdin
@@ -292,26 +357,47 @@ class Output(Value):
     """Routes of stdout and stderr, and the prefix of lines on the console, by rank; the files.
 
     duplicates: texts of stdout and of stderr: what lines hold that are copied to their own file.
+    shows: what of it is shown, and how.
     """
 
     routes: list[tuple[Route, Route]]
     prefixes: list[str]
     files: Files
     duplicates: tuple[Sequence[str], Sequence[str]] = ((), ())
+    shows: Shows = Shows()
 
 
 def prefixes_of(spec: Spec) -> list[str]:
     """Give what stands before the lines of each rank of a group."""
     node, nproc = spec.node, spec.nproc
     template, first = spec.logs.template(nproc) or "", node.first(nproc)
-    fields = {
-        "width": len(str(node.size(nproc) - 1)),
-        "name": spec.name,
-        "node": node.rank,
-        "host": os.uname().nodename if "{host" in template else "",
-    }
+    fields = _fields_of(spec, template)
     numbers = [(first + rank, node.local + rank) for rank in range(nproc)]
     return [template.format(rank=r, local_rank=local, **fields) for r, local in numbers]
+
+
+def _fields_of(spec: Spec, template: str) -> dict[str, Any]:
+    """Give the fields of a prefix that are the same for all ranks."""
+    return {
+        "width": len(str(spec.node.size(spec.nproc) - 1)),
+        "name": spec.name,
+        "node": spec.node.rank,
+        "host": os.uname().nodename if "{host" in template else "",
+    }
+
+
+def _shows(spec: Spec) -> Shows:
+    """Say what is shown. Lines of several ranks need a prefix that can name them."""
+    template, first = spec.logs.template(spec.nproc) or "", spec.node.first(spec.nproc)
+    fold = spec.logs.fold if spec.logs.names_several(spec.nproc) else False
+    fields = {} if fold is False else _fields_of(spec, template)
+
+    def prefix_of(ranks: Sequence[int]) -> bytes:
+        text = fold_ranks(first + rank for rank in ranks)
+        text = text if len(text) <= LONGEST_RANKS else f"{len(ranks)} ranks"
+        return template.format(rank=text, local_rank="", **fields).encode()
+
+    return Shows(spec.logs.all_output, fold, prefix_of)
 
 
 def output_of(spec: Spec, place: str = "") -> Output:
@@ -324,4 +410,4 @@ def output_of(spec: Spec, place: str = "") -> Output:
     name = directory_name(node.run_id or given_run_id(os.environ) or spec.name, os.environ)
     files = Files(logs, spec.nproc, name, place, node.attempt)
     texts = logs.duplicate_stdout, logs.duplicate_stderr
-    return Output(logs.route(spec.nproc), prefixes_of(spec), files, texts)
+    return Output(logs.route(spec.nproc), prefixes_of(spec), files, texts, _shows(spec))

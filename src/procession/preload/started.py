@@ -1,18 +1,21 @@
 """Packages that started something when they were imported: left out of later runs.
 
-One file in the user's cache directory has them. A package counts until its file changes.
+One file in the user's cache directory has them. A package counts until its file changes, and for a
+day at most: a variable may have been at fault.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any
 
 from procession.system.directories import read_cached, write_cached
 from procession.values.spec import Spec
 
 DIRECTORY, FILE = "preload", "started.json"
+LASTS = 86_400.0  # seconds
 
 
 def remembered(file: str) -> Any:
@@ -30,23 +33,29 @@ def remember(file: str, what: Any) -> None:
 
 def left_out() -> dict[str, str]:
     """Give the packages that are left out, each with the reason."""
-    try:
-        known = dict(remembered(FILE) or {})
-        return {top: str(why) for top, (why, file, at) in known.items() if _changed(file) == at}
-    except (ValueError, TypeError):
-        return {}  # it is damaged
+    return {package: str(why) for package, (why, *_) in _known().items()}
 
 
 def leave_out(package: str, why: str) -> None:
     """Leave a package out of later runs."""
     from importlib.util import find_spec
 
-    known: dict[str, Any] = {package: why, **left_out()}
-    for name, reason in known.items():
-        spec = find_spec(name)
-        file = spec.origin or "" if spec is not None else ""
-        known[name] = [reason, file, _changed(file)]
-    remember(FILE, known)
+    spec = find_spec(package)
+    file = spec.origin or "" if spec is not None else ""
+    remember(FILE, {**_known(), package: [why, file, _changed(file), time.time()]})
+
+
+def _known() -> dict[str, Any]:
+    since = time.time() - LASTS
+    try:
+        known: dict[str, Any] = dict(remembered(FILE) or {})
+        return {
+            package: [why, file, at, when]
+            for package, (why, file, at, when) in known.items()
+            if _changed(file) == at and when > since
+        }
+    except (ValueError, TypeError):
+        return {}  # it is damaged
 
 
 def told_of(spec: Spec, unfit: str, culprit: str) -> str:
@@ -60,7 +69,7 @@ def told_of(spec: Spec, unfit: str, culprit: str) -> str:
         return f"{said} [P403]"
     package = culprit.partition(".")[0]
     leave_out(package, unfit.removeprefix(f"importing {culprit} "))
-    return f"{said}; later runs leave out {package} and what needs it [P403]"
+    return f"{said}; for a day, runs leave out {package} and what needs it [P403]"
 
 
 def _changed(file: str) -> int:

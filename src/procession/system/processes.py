@@ -94,9 +94,17 @@ def directory_of(pid: int) -> str:
 
 def below(tops: Iterable[int], seen: dict[int, Seen]) -> set[int]:
     """Give the descendants of some processes, without these."""
+    return _under(tops, _children(seen))
+
+
+def _children(seen: dict[int, Seen]) -> dict[int, list[int]]:
     children: dict[int, list[int]] = {}
     for each in seen.values():
         children.setdefault(each.parent, []).append(each.pid)
+    return children
+
+
+def _under(tops: Iterable[int], children: dict[int, list[int]]) -> set[int]:
     found: set[int] = set()
     waiting = list(tops)
     while waiting:
@@ -158,6 +166,35 @@ def is_dying(pid: int) -> bool:
     is to be given back, or a core file to be written. Also true if it cannot be seen.
     """
     return caught_alive(pid) < 0
+
+
+class Ran(Value):
+    """For how many seconds a process has run: main: its main thread, own: all its threads.
+
+    others: the processes below it, with those that have ended. 0.0 stands for what is not known.
+    """
+
+    main: float = 0.0
+    own: float = 0.0
+    others: float = 0.0
+
+
+def run_seconds(pids: Iterable[int]) -> dict[int, Ran]:
+    """Give for how long processes have run so far, by pid.
+
+    Raises OSError if this process has no descriptor or memory left to look with.
+    """
+    seen, tick = processes(), os.sysconf("SC_CLK_TCK")
+    children, found = _children(seen), dict[int, Ran]()
+    for pid in pids:
+        try:
+            own = sum(map(int, process_fields(pid)[11:13]))
+            main = int((read(f"/proc/{pid}/schedstat") or "0").split()[0]) / 1e9
+        except (OSError, ValueError):
+            continue
+        whole = sum(seen[each].ticks for each in (pid, *_under((pid,), children)) if each in seen)
+        found[pid] = Ran(main, own / tick, max(0, whole - own) / tick)
+    return found
 
 
 def caught_alive(pid: int) -> int:

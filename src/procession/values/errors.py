@@ -138,6 +138,8 @@ class RankEnd(Value):
     note: a remark, "" for none.
     host: the name of its machine, where ranks are on several, else "". local_rank: its number
     there, None where `rank` is that.
+    unshown: lines that the console did not show, since its group was being ended. unshown_errors:
+        exceptions that they name, in words.
     """
 
     rank: int
@@ -163,6 +165,8 @@ class RankEnd(Value):
     note: str = ""
     host: str = ""
     local_rank: int | None = None
+    unshown: int = 0
+    unshown_errors: tuple[str, ...] = ()
 
 
 class GroupEnd(Value):

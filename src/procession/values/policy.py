@@ -74,6 +74,11 @@ class Logs(Value):
         stream. `"auto"`: `"[{rank}] "`, or nothing in a group of one rank.
     ranks: ranks whose output is shown on the console; the output of others goes to their files, or
         is dropped if they have none. None: all.
+    all_output: False: from when the group is being ended, what the other ranks write is counted and
+        not shown on the console, and no traceback that the report has. Files have it all.
+    fold: show equal lines of several ranks as one, and one progress bar; "numbers": also lines that
+        differ in numbers only. None: if the console is a terminal. The prefix must have `{rank}`,
+        and no `{local_rank}`; else this does nothing.
     duplicate_stdout, duplicate_stderr: texts; of what is teed, the lines of all ranks that hold one
         of them are also written to `attempt_0/filtered_stdout.log` or `filtered_stderr.log`.
     """
@@ -83,6 +88,8 @@ class Logs(Value):
     tee: Std | Mapping[int, Std] = Std.NONE
     prefix: str | None = "auto"
     ranks: Collection[int] | None = None
+    all_output: bool = True
+    fold: bool | Literal["numbers"] | None = None
     duplicate_stdout: Sequence[str] = ()
     duplicate_stderr: Sequence[str] = ()
 
@@ -108,6 +115,15 @@ class Logs(Value):
         if self.prefix == "auto":
             return "[{rank}] " if nproc > 1 else None
         return self.prefix or None
+
+    def names_several(self, nproc: int) -> bool:
+        """Whether the prefix can name several ranks: it has `{rank}`, and no `{local_rank}`."""
+        template = self.template(nproc) or ""
+        try:
+            named = template.format(rank="0-1", local_rank="", width=1, name="", node=0, host="")
+        except ValueError:  # it wants a number
+            return False
+        return "0-1" in named and "{local_rank" not in template
 
     def check(self, nproc: int) -> None:
         """Raise ValueError if this cannot be done for a group of `nproc` ranks."""
@@ -188,11 +204,12 @@ class Stop(Value):
 class StopRequest(Value):
     """How somebody wants a running group to be ended.
 
-    kill: by SIGKILL, at once. signal, grace, notice: instead of those of its `Stop`; None: as that
-    has them.
+    kill: by SIGKILL, at once. stacks: its end is to say where its ranks were. signal, grace,
+    notice: instead of those of its `Stop`; None: as that has them.
     """
 
     kill: bool = False
+    stacks: bool = False
     signal: int | None = None
     grace: float | None = None
     notice: float | None = None
@@ -200,7 +217,9 @@ class StopRequest(Value):
     @property
     def changes(self) -> dict[str, Any]:
         """What is given instead of the fields of a `Stop`, by their names."""
-        return {n: value for n, value in vars(self).items() if n != "kill" and value is not None}
+        wished = self.signal, self.grace, self.notice
+        named = zip(("signal", "grace", "notice"), wished, strict=True)
+        return {name: value for name, value in named if value is not None}
 
 
 class Restart(Value):

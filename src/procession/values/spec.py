@@ -266,5 +266,6 @@ def read_warm(given: Any, where: str = "warm") -> float | None:
     except (TypeError, ValueError):
         seconds = 0.0
     if not 0 < seconds < MOST_SECONDS:
-        raise SpecError(f"{where} must be seconds, more than 0, or on or off, not {given!r}")
+        limits = f"more than 0 and less than {MOST_SECONDS:g}"
+        raise SpecError(f"{where} must be seconds, {limits}, or on or off, not {given!r}")
     return seconds

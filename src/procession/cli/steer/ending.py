@@ -82,7 +82,9 @@ def stop(options: dict[str, Any], run: Run) -> int:
         say_note(f"{run.id} is still there after {patience:g} s [P313]")
         return 1
     how = "was stopped" if end["state"] == "STOPPED" else end["state"].lower()
-    say_out(f"procession: {run.id} {how}, exit code {end['code']}")
+    where = "".join(f"\n  {line}" for line in end.get("stacks", ()))
+    where = where and f"\nwhen it was stopped, the ranks were:{where}"
+    say_out(f"procession: {run.id} {how}, exit code {end['code']}{where}")
     return 0
 
 

@@ -28,7 +28,8 @@ def odd_of(found: Sequence[Together]) -> Together | None:
 
     Where several are such, it is the only one in functions of its own: who waits in a loop is now
     in this call and now in that one, within the same function. Before that, it is the only one that
-    is stopped, or in uninterruptible sleep. found: as `together` sorts them.
+    is stopped, or in uninterruptible sleep; at last, the only one that does not stand in
+    an installed package. found: as `together` sorts them.
     """
     held = [each for each in found if each.said.startswith(HELD)]
     if sum(len(each.ranks) for each in held) == 1 < len(found):
@@ -40,7 +41,10 @@ def odd_of(found: Sequence[Together]) -> Together | None:
         if each.within:
             members.setdefault(each.within, []).append(each)
     alone = [m[0] for m in members.values() if sum(len(each.ranks) for each in m) == 1]
-    return alone[0] if len(alone) == 1 < len(members) else None
+    if len(alone) == 1 < len(members):
+        return alone[0]
+    others = [each for each in found if not each.calls]
+    return others[0] if sum(len(each.ranks) for each in others) == 1 < len(found) else None
 
 
 def joined(groups: Iterable[Together]) -> list[Together]:
@@ -51,13 +55,15 @@ def joined(groups: Iterable[Together]) -> list[Together]:
     said: dict[str, str] = {}
     within: dict[str, str] = {}
     ranks: dict[str, list[int]] = {}
+    calls: set[str] = set()
     for each in groups:
         place = each.said.removeprefix("waits in ").removeprefix("is in ")
         if place not in said or each.said.startswith("waits in "):
             said[place] = each.said
         within.setdefault(place, each.within)
         ranks.setdefault(place, []).extend(each.ranks)
-    found = [Together(said[p], tuple(sorted(of)), within[p]) for p, of in ranks.items()]
+        calls.update([place] if each.calls else [])
+    found = [Together(said[p], tuple(sorted(of)), within[p], p in calls) for p, of in ranks.items()]
     return sorted(found, key=lambda t: (len(t.ranks), t.ranks))
 
 

@@ -112,6 +112,19 @@ def read_dump(text: str) -> tuple[Frame, ...]:
     return tuple(frames or ())
 
 
+def is_ours(line: str) -> bool:
+    """Whether a line of a dump is a frame below the program."""
+    frame = _FRAME.match(line)
+    return frame is not None and bool(
+        _BELOW.search(frame[1] or "") or _BETWEEN.search(frame[1] or "")
+    )
+
+
+def in_standard(frames: Sequence[Frame]) -> bool:
+    """Whether the innermost of some frames is in the standard library."""
+    return bool(frames) and _package_of(frames[0][0]) == ""
+
+
 def own_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """Leave out what lies below the program: our frames, and those that run a module."""
     ours = [i for i, (file, _, _) in enumerate(frames) if _BELOW.search(file)]
@@ -133,11 +146,13 @@ class Together(Value):
     """Ranks that are at the same place. said: where, as the verb of a sentence on one rank.
 
     within: the functions of the program that they are in, the outermost first; "" if not known.
+    calls: they stand in the code of an installed package, as in a collective operation.
     """
 
     said: str
     ranks: tuple[int, ...]
     within: str = ""
+    calls: bool = False
 
     @property
     def line(self) -> str:
@@ -218,7 +233,8 @@ def together(stacks: Iterable[Stack]) -> list[Together]:
     for group in members.values():
         calm = next((s for s in group if s.letter != "R"), group[0])
         ranks = tuple(sorted(s.rank for s in group))
-        found.append(Together(said_of(calm), ranks, _within(calm.frames)))
+        calls = bool(calm.frames) and bool(_package_of(_between_ours(calm.frames)[0][0]))
+        found.append(Together(said_of(calm), ranks, _within(calm.frames), calls))
     return sorted(found, key=lambda t: (len(t.ranks), t.ranks))
 
 

@@ -1,0 +1,2 @@
+#!/opt/python/bin/python
+print("hello")
