@@ -11,6 +11,6 @@ __getattr__ = lazily(
         ),
         "procession.explain.summary": "report_of",
         "procession.explain.stacks": "merge outside",
-        "procession.explain.stacks.text": "Stack stack_of",
+        "procession.explain.stacks.text": "Stack stack_of together with_first",
     }
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seams.explain import Stack, merge, stack_of
+from seams.explain import Stack, merge, stack_of, together, with_first
 from seams.values import parse_ranks
 
 DUMPS = Path(__file__).parent / "dumps"
@@ -100,6 +100,12 @@ def test_of_two_the_one_that_does_not_stand_in_a_package():
     for name in ("sleep", "queue", "dataloader"):
         assert merge.odd_one([waits, dumped(1, name)]) == 1
     assert merge.odd_one([waits, dumped(1, "barrier")]) is None
+
+
+def test_the_one_that_hangs_comes_first():
+    """Others may be anywhere at that moment."""
+    found = together([stack(0, OWN), dumped(1, "sleep"), dumped(2, "queue")])
+    assert [each.ranks for each in with_first(found, [1])] == [(1,), (0,), (2,)]
 
 
 @pytest.mark.parametrize("state", ["is stopped (as by a debugger)", "is in uninterruptible sleep"])

@@ -138,7 +138,8 @@ def job_end(
     failures.sort(key=_happened)
     _compare_clocks(failures, parts)
     _blame_the_odd_one(_together(parts, frozenset()), failures, ended)
-    out = {end.rank for end in failures if end.outcome is not Outcome.HUNG}
+    hung = {end.rank for end in failures if end.outcome is Outcome.HUNG}
+    out = {end.rank for end in failures} - hung
     return GroupEnd(
         name=name,
         nproc=world,
@@ -147,7 +148,7 @@ def job_end(
         ended=tuple(sorted(ended, key=_by_rank)),
         finished=tuple(sorted(finished, key=_by_rank)),
         run_dir=run_dir,
-        stacks=tuple(text.lines_of(_together(parts, out))),
+        stacks=tuple(text.lines_of(text.with_first(_together(parts, out), hung))),
         notes=tuple(said),
     )
 

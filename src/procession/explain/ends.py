@@ -62,6 +62,7 @@ def group_end(
     finished = [e for e in others if life.ranks[e.rank].ended is Ended.FINISHED]
     own = {e.rank for e in (*lost, *finished)}
     shown = [s for r, s in stacks.items() if r not in failures or ends[r].outcome is Outcome.HUNG]
+    hung = [s.rank for r, s in stacks.items() if ends[r].outcome is Outcome.HUNG]
     end = GroupEnd(
         name=spec.name,
         nproc=spec.nproc,
@@ -70,7 +71,7 @@ def group_end(
         ended=tuple(e for e in others if e.rank not in own),
         finished=tuple(finished),
         run_dir=run_dir,
-        stacks=tuple(lines_of(shown)),
+        stacks=tuple(lines_of(shown, hung)),
         stacks_file=stacks_file,
         notes=tuple(notes),
     )
@@ -87,13 +88,13 @@ def placed_in_job(end: GroupEnd, spec: Spec) -> GroupEnd:
     )
 
 
-def lines_of(stacks: Sequence[Stack]) -> list[str]:
-    """Say where ranks are, one line for those that are at the same place."""
+def lines_of(stacks: Sequence[Stack], first: Sequence[int] = ()) -> list[str]:
+    """Say where ranks are, one line for those that are at the same place. first: whose comes so."""
     if not stacks:
         return []
     from procession.explain.stacks import text
 
-    return text.lines_of(text.together(stacks))
+    return text.lines_of(text.with_first(text.together(stacks), first))
 
 
 def has_failed(rank: Rank, record: RankRecord) -> bool:

@@ -238,6 +238,11 @@ def together(stacks: Iterable[Stack]) -> list[Together]:
     return sorted(found, key=lambda t: (len(t.ranks), t.ranks))
 
 
+def with_first(found: Iterable[Together], ranks: Iterable[int]) -> list[Together]:
+    """Put those that are where some ranks are, such as the one that hangs, before the others."""
+    return sorted(found, key=lambda each: not {*each.ranks} & {*ranks})
+
+
 def _within(frames: Sequence[Frame]) -> str:
     """Name the functions of the program that frames are in; what is no `def` is a part of one."""
     frames = _between_ours(frames)
