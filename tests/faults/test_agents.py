@@ -14,7 +14,7 @@ import pytest
 import procession
 from chaos.processes import held, parent, state
 from procession import GroupFailed, Hang, Outcome, Phase, Restart
-from seams.agent import link, run
+from seams.agent import Agent, Machine, link, run
 from seams.system import Remains
 from support import (
     METHODS,
@@ -487,3 +487,30 @@ def test_what_a_rank_has_left_ends_when_it_starts_again(tmp_path):
         (tmp_path / "done").touch()
 
     procession.run(work, nproc=2, restart=Restart(max=1, backoff=0.01, scope="rank"))
+
+
+def test_a_stop_before_it_was_heard_that_the_imports_are_done(tmp_path, monkeypatch):
+    """Its ranks run: they are asked to end, and not killed with it."""
+    stops, receive, stop = threading.Event(), Agent.receive, Machine.stop
+
+    def begin_to_stop(machine, *request):
+        stops.set()
+        stop(machine, *request)
+
+    def obey():
+        signal.signal(signal.SIGTERM, lambda *_: (tmp_path / "asked").touch())
+        (tmp_path / "there").touch()
+        until((tmp_path / "asked").exists)
+
+    def interrupt():
+        until((tmp_path / "there").exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Agent, "receive", lambda self: receive(self) if stops.is_set() else [])
+    monkeypatch.setattr(Machine, "stop", begin_to_stop)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        procession.start(obey, nproc=1, preload=["csv"])
+    thread.join()
+    assert (tmp_path / "asked").exists()

@@ -297,7 +297,7 @@ class Server:
 
         preloaded = self._preloaded = self._preloaded or Preloaded()
         self._do_at_length(lambda: preloaded.add(Preload(**words)))
-        self._report("preloaded", preloaded.fault, preloaded.failed, preloaded.culprit)
+        self._tell("preloaded", preloaded.fault, preloaded.failed, preloaded.culprit)
 
     def _do_at_length(self, call: Callable[[], None]) -> None:
         """Call what may take for ever; the loop does not notice meanwhile who is gone."""
@@ -335,7 +335,7 @@ class Server:
             preloaded = self._preloaded = self._preloaded or preload.Preloaded()
             self._tell("sharing", self._common["shared"]["name"])
             self._do_at_length(lambda: sharing.share(preloaded, self._common, job, fds))
-            self._report("shared", preloaded.fault)
+            self._tell("shared", preloaded.fault)
 
     def _release(self) -> None:
         """Let go of the descriptors that a fork has of its launcher, and keep their numbers.

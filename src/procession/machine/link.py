@@ -134,9 +134,15 @@ class Link:
         """Whether the agent imports, or makes what ranks share: it hears nothing, and has none."""
         return bool(self.server.importing or self.server.sharing) and not self.left
 
+    def is_deaf(self) -> bool:
+        """Look whether the agent is deaf, by what it has told until now."""
+        if self.deaf:
+            self.hear()
+        return self.deaf
+
     def end_if_late(self, seconds: float) -> None:
         """Kill an agent that is deaf after so many seconds; ask another one, which is to fork."""
-        if self.deaf:
+        if self.is_deaf():
             self.kill(f"it was still {self._doing} after {seconds:g} s")
         else:
             self.late = True

@@ -166,7 +166,7 @@ class Machine:
 
     def stop(self, request: StopRequest, stacks: float = 0.0) -> None:
         """End the ranks. stacks: see `agent.run.Run.stop`."""
-        if self.link.deaf:  # it has no ranks
+        if self.link.is_deaf():  # it has no ranks
             self.link.leave()
             self.link.server.kill()
             self._orphan()
@@ -197,9 +197,10 @@ class Machine:
 
     def suspend(self) -> None:
         """Stop the ranks, and then this process, until it is continued."""
+        deaf = self.link.is_deaf()
         if self.link.left or self.life.phase.final:
             self._listener.suspended()  # the ranks are gone
-        elif self.link.deaf:
+        elif deaf:
             self.link.server.stop()  # there are no ranks
             self._listener.suspended()
             self.link.server.wake()
