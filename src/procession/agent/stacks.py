@@ -31,7 +31,7 @@ from procession.system.processes import (
     waits_for_signal,
 )
 from procession.values.base import Record
-from procession.worker.stackfile import FIRST_FD, GENTLE, SIGNAL, name_of
+from procession.worker.stackfile import BY_PYTHON, FIRST_FD, GENTLE, SIGNAL, name_of
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ else:
     from _collections import deque  # `collections` around it takes 1 ms to import
 
 MOST = 60_000  # bytes of one rank's dump
-BY_PYTHON = b'/procession/worker/stackfile.py",'  # in what a handler in Python has written
+ANSWERED = BY_PYTHON.encode()
 SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks of the loop, which counts in ms
 TO_MAIN_THREAD = 1  # PIDFD_SIGNAL_THREAD, since Linux 6.9: to the thread whose number the pid is
 # Nanoseconds on the CPU after which one that has not answered is in native code, or after which a
@@ -180,7 +180,7 @@ class Stacks:
                 state = state_of(taken.pid)  # which the signal may have changed
                 taken.letter = state.letter if state is not None else ""
                 taken.state = describe(taken.pid)
-            taken.ran = taken.ran or BY_PYTHON in taken.text
+            taken.ran = taken.ran or ANSWERED in taken.text
         done(self._all)
         self._next()
 
@@ -230,7 +230,7 @@ def _stands_still(asked: _Asked, pause: float) -> bool:
 
 def _ask(asked: _Asked) -> bool:
     """Ask a process, unless it sleeps until a signal comes; gives whether it was asked."""
-    asked.taken.ran = BY_PYTHON in _read(asked.fd)  # it answered late
+    asked.taken.ran = ANSWERED in _read(asked.fd)  # it answered late
     try:
         os.ftruncate(asked.fd, 0)
     except OSError:

@@ -30,7 +30,7 @@ from procession.rules.messages import Arm, Cancel, RankEvent, Spawn, StopWanted
 from procession.rules.tables import DeadlineKind, Phase, Worker, WorkerEvent
 from procession.system.eventloop import EventLoop
 from procession.system.threads import Errands
-from procession.values.errors import GroupEnd, RankEnd
+from procession.values.errors import GroupEnd
 from procession.values.events import NO_FACTS
 from procession.values.policy import StopRequest
 from procession.values.spec import Spec
@@ -105,6 +105,7 @@ class Machine:
         self._stop_asked = 0  # when the agent was first asked to end the group
         self._holds_back = False  # what ranks write, since they are being ended
         self._blamed: int | None = None  # the first that failed, while that is so
+        self._reported: list[int] = []  # those whose tracebacks the report has
         life = self.life = Lifecycle(
             spec.nproc, patient=spec.stop.patience != 0, single=spec.restart.single
         )
@@ -301,21 +302,21 @@ class Machine:
 
     def show_together(self) -> None:
         """Show what was held back of the rank that failed first, and of those at the same time."""
-        together = self._together()
+        self._reported = [*self.life.failures]
+        if not self._reported[1:]:
+            return
+        together = self.outcomes.of_group(read=False).together
         if self._listener.is_last:
             for end in together:
                 self.resources.streams.tell(end.rank, end.traceback)
-        self.resources.streams.release([end.rank for end in together])
+        self._reported = [end.rank for end in together]
+        self.resources.streams.release(self._reported)
 
     def take_unshown(self) -> None:
         """Take note of what was held back, when all other output has been shown."""
-        reported = [end.rank for end in self._together()]
-        for rank, held in self.resources.streams.take_held(reported).items():
+        for rank, held in self.resources.streams.take_held(self._reported).items():
             record = self.records[rank]
             record.unshown, record.unshown_errors = held.lines, tuple(held.kinds)
-
-    def _together(self) -> tuple[RankEnd, ...]:
-        return self.outcomes.of_group(read=False).together if self.life.failures else ()
 
     def _note_event(self, event: messages.Event, lived: list[int]) -> None:
         """Note an event, if it is one of ranks. lived: of a deadline, those that were there."""

@@ -92,7 +92,11 @@ def _repeated(plain: Sequence[bytes], at: int, told: Sequence[bytes], ends: Sequ
     if plain[at].startswith((_TRACEBACK, _GROUP)):
         for end in reversed(ends):
             for count in range(end - 1, 0, -1):
-                if plain[at + 1 : at + 1 + count] == told[end - count : end]:
+                last = plain[at + count] if at + count < len(plain) else None
+                if (
+                    last == told[end - 1]
+                    and plain[at + 1 : at + 1 + count] == told[end - count : end]
+                ):
                     return 1 + count
     return 0
 

@@ -180,11 +180,11 @@ class Ran(Value):
 
 
 def run_seconds(pids: Iterable[int]) -> dict[int, Ran]:
-    """Give for how long processes have run so far, by pid.
-
-    Raises OSError if this process has no descriptor or memory left to look with.
-    """
-    seen, tick = processes(), os.sysconf("SC_CLK_TCK")
+    """Give for how long processes have run so far, by pid; those of which it can be seen."""
+    try:
+        seen, tick = processes(), os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return {}  # no descriptor is left to look with
     children, found = _children(seen), dict[int, Ran]()
     for pid in pids:
         try:

@@ -31,6 +31,7 @@ from procession.system import plain as signal
 # is of terminals, which ranks do not have.
 SIGNAL = signal.SIGURG
 GENTLE = signal.SIGWINCH
+BY_PYTHON = '/procession/worker/stackfile.py",'  # in a dump: the frame of the gentle handler
 FIRST_FD = 60  # the file's number, or a higher one: programs expect the low ones to be free
 
 

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from procession.values.base import Value
 from procession.values.figures import fold_ranks
+from procession.worker.stackfile import BY_PYTHON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ Frame = tuple[str, int, str]  # file, line (0: not known), function
 
 _HEAD = re.compile(r"(Stack|Current thread .*|Thread .*) \(most recent call")
 _FRAME = re.compile(r'  File (?:"(.*)"|\?\?\?), line ([0-9]{1,9}|\?\?\?) in (.*)$')
-_ASKED = '/procession/worker/stackfile.py",'  # what writes it
 # Frames of ours below a program, and those of Python between them and the program.
 _BELOW = re.compile(
     r"(^|/)procession/(worker/(bootstrap|setup|program|process|ending|outcome|streams)|agent/\w+)\.py$"
@@ -107,7 +107,7 @@ def read_dump(text: str) -> tuple[Frame, ...]:
     for line in text.split("\n"):
         if _HEAD.match(line):
             frames = []
-        elif frames is not None and (frame := _FRAME.match(line)) and _ASKED not in line:
+        elif frames is not None and (frame := _FRAME.match(line)) and BY_PYTHON not in line:
             frames.append((frame[1] or "???", int(frame[2].replace("???", "0")), frame[3]))
     return tuple(frames or ())
 
