@@ -175,6 +175,20 @@ def test_who_was_not_the_first_after_all_is_counted(output):
     assert (held[1].lines, [*held[1].kinds]) == (TRACEBACK.count("\n"), ["ValueError: no"])
 
 
+def test_a_crash_that_was_held_back_in_parts(output):
+    follower, viewer, failed = output
+    with Rank(follower, 0, "err") as other:
+        follower.ask(lambda gate: gate.close([1]))
+        for n, line in enumerate(CRASH.splitlines(keepends=True)):
+            other.write(line.encode())
+            failed.write(b"%d\n" % n)
+            viewer.until(b"[1] %d\n" % n)
+    follower.ask(lambda gate: gate.tell(0, ""))
+    follower.ask(lambda gate: gate.release([0], 0.0))
+    assert follower.drain(10)
+    assert b"[0]" not in viewer.look()
+
+
 def test_who_failed_at_the_same_time_is_shown(output):
     follower, viewer, failed = output
     with Rank(follower, 0, "err") as other:

@@ -84,8 +84,10 @@ class Gate:
         """Let ranks through; gives what was kept of them."""
         self._free.update(ranks)
         kept = [self.held.pop(rank).blocks for rank in ranks if rank in self.held]
-        blocks = [block for blocks in kept for block in blocks]
-        return [(feed, self.let_through(feed, lines, now)) for feed, lines in blocks]
+        whole: dict[Any, bytes] = {}  # by feed: a dump is written in many parts
+        for feed, lines in (block for blocks in kept for block in blocks):
+            whole[feed] = whole.get(feed, b"") + lines
+        return [(feed, self.let_through(feed, lines, now)) for feed, lines in whole.items()]
 
     def tell(self, rank: int, traceback: str) -> list[tuple[Any, bytes]]:
         """Learn what the report says of a rank; gives what need not wait any longer.
