@@ -66,7 +66,7 @@ class LineSplitter:
     def feed(self, block: bytes) -> bytes:
         r"""Add what was read; give the lines that are complete, each with its `\n`."""
         self.continued = 0
-        if self._up or UP in block:
+        if self._up or (b"\x1b" in block and UP in block):  # the first is found much faster
             block = self._without_ups(block)
         if b"\r" in block:
             # Programs with \r\n everywhere are common; this leaves them the cheap way.
