@@ -10,9 +10,11 @@ from support import run_procession
 
 PICTURES = ROOT / "docs" / "pictures"
 # What comes after the cause is chance: on a busy machine, peers fail before they are ended.
-OTHERS = re.compile(r"\n(?:when it failed, |failed by themselves, |ended by the group)")
+OTHERS = re.compile(r"\n(?:when it failed|failed by them|ended by the|at the same|not started:)")
 RANKS = re.compile(r" +(?:rank \d|\d ranks) .*|\[.*\] waiting|")  # where they are, and who is first
-MEASURED = re.compile(r"\d+(?:\.\d+)? (?:ms|s|kB|MB|GB)\b|(?<=pid )\d+|(?<=\()\d+(?= cores)")
+MEASURED = re.compile(  # and which of those that do not start is the first
+    r"\d+(?:\.\d+)? (?:ms|s|kB|MB|GB)\b|(?<=pid )\d+|(?<=\()\d+(?= cores)|(?<=sh failed: rank )\d"
+)
 
 
 def in_any_run(text):
