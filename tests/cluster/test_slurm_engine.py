@@ -151,9 +151,10 @@ def test_srun_goes_with_the_last_node_process_of_a_killed_driver(slurm, tmp_path
             driver.signal(signal.SIGKILL)
             driver.end()
             processes = tmp_path / "agents"
-            for path in processes.iterdir():
+            said = list(processes.glob("*.*[0-9]"))  # each is replaced by a new one as a whole
+            for path in said:
                 os.kill(int(path.suffix[1:]), signal.SIGTERM)
-            until(lambda: all("SIGTERM" in p.read_text() for p in processes.iterdir()), "words")
+            until(lambda: all("SIGTERM" in path.read_text() for path in said), "words")
             assert alive(srun)
             write(processes / "end.new", "0").rename(processes / "end")
             gone([srun])
