@@ -128,7 +128,8 @@ def test_report(tmp_path, monkeypatch):
     assert error.get_first_failure() == (5, failures[5])
     assert (error.name, error.failures) == ("trainer.py", failures)
     at = failures[5].timestamp_isoformat()
-    bar, line = "=" * 60, "-" * 60
+    width = min(60, len(f"  error_file: {tmp_path}/1.json"))  # of the longest line
+    bar, line = "=" * width, "-" * width
     text = str(error)
     assert text == error.format_msg()
     assert text.startswith(f"\n{bar}\ntrainer.py FAILED\n{line}\nFailures:\n[0]:\n  time      : ")
