@@ -59,6 +59,12 @@ SCENES = {
     ),
     "sigterm": Scene(f"{RUN} ends.py hang", (("waiting", signal.SIGTERM),)),
     "start": Scene(f"{RUN} ./broken.sh"),
+    "debug": Scene(
+        f"{RUN} ends.py debug",
+        tuple(
+            (r"\(Pdb\) ", line) for line in (b"ranks\n", b"p rank\n", b"all p shape\n", b"all c\n")
+        ),
+    ),
     "two": Scene(f"{RUN} ends.py two"),
     "many": Scene(f"{RUN[:-1]}64 ends.py raise"),
     "machines": Scene(f"{JOB} ends.py raise", beside=f"{JOB} ends.py raise"),

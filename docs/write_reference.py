@@ -1,6 +1,6 @@
 """The pages of the reference that follow from the code.
 
-reference/commands.md, variables.md and files.md, and troubleshooting.md. Words for people
+reference/commands.md and variables.md, and troubleshooting.md. Words for people
 stand here, facts come from the code; where the two differ, this fails.
 """
 
@@ -135,7 +135,7 @@ def variables() -> str:
     if differing:
         raise SystemExit(f"write_reference: variables of ranks: {sorted(differing)} differ")
     return (
-        f"# Variables\n\n{MARK}\n## What every rank finds\n\nThe names and meanings are torchrun's, "
+        f"# Variables and files\n\n{MARK}\n## What every rank finds\n\nThe names and meanings are torchrun's, "
         "so `torch.distributed.init_process_group` needs nothing else.\n\n"
         + table(("variable", "meaning"), OF_RANKS)
         + "\n## What some ranks find\n\n"
@@ -161,10 +161,10 @@ def exit_codes() -> str:
 
 
 def rundirs() -> str:
-    """Write the page of files."""
+    """Write the part about files."""
     layout = (rundir.__doc__ or "").split("\n\n")[1]
     return (
-        f"# Files\n\n{MARK}\nA run has a directory if you give `--log-dir DIR` (`Logs(dir)`), `-r` or "
+        "\n## Files\n\nA run has a directory if you give `--log-dir DIR` (`Logs(dir)`), `-r` or "
         "`-t`, or start it with `--detach`.\n\n"
         f"```text\n{layout}\n```\n\n"
         "| file | what it holds |\n|---|---|\n"
@@ -205,7 +205,6 @@ def files() -> dict[Path, str]:
     """Give the pages."""
     return {
         HERE / "reference/commands.md": commands() + exit_codes(),
-        HERE / "reference/variables.md": variables(),
-        HERE / "reference/files.md": rundirs(),
+        HERE / "reference/variables.md": variables() + rundirs(),
         HERE / "troubleshooting.md": troubleshooting(),
     }

@@ -193,6 +193,9 @@ class Terminal(_Seen):
     def type(self, text):
         os.write(self._ours, text)
 
+    def resize(self, rows, columns):
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
     @property
     def lines(self):
         return self.text().replace(b"\r\n", b"\n").decode().splitlines()

@@ -37,7 +37,8 @@ seen = {
     "argv": sys.argv,
     "orig_argv": sys.orig_argv,
     "path": sys.path,
-    "meta_path": [getattr(f, "__name__", type(f).__name__) for f in sys.meta_path],
+    "meta_path": [getattr(f, "__name__", type(f).__name__) for f in sys.meta_path
+                  if type(f).__name__ != "_Finder"],  # of breakpoints
     "flags": str(sys.flags),
     "options": [sys.warnoptions, sys._xoptions, sys.executable, sys.prefix],
     "limits": [sys.getrecursionlimit(), sys.getswitchinterval(), sys.flags.optimize],

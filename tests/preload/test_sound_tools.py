@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 import procession
-from support import failure_of, run_procession, write
+from cli.commandline import Terminal
+from cli.debugging import Debugging
+from support import failure_of, write
 
 DEBUGGED = """
 import json
@@ -27,16 +29,18 @@ print("got", inner(1))
 def test_the_debugger(tmp_path):
     path = write(tmp_path / "main.py", DEBUGGED)
     told = []
-    for words in (["run", "-n", "2", "--preload", "none"], ["run", "-n", "2"]):
-        done = run_procession(
-            *(*words, "--prefix", "", "--local-ranks-filter", "0", path),
-            input="p x + 40\nup\nlist 18\n!y = 3\ndown\n!y = 7\ncontinue\n",
-            env={**os.environ, "PYTHONBREAKPOINT": "pdb.set_trace"},
-        )
-        told.append((done.returncode, done.stdout))
+    for preload in (["--preload", "none"], []):
+        words = ["run", "-n", "2", *preload, "--local-ranks-filter", "0", path]
+        with Terminal(*words, env={**os.environ, "PYTHONBREAKPOINT": "pdb.set_trace"}) as terminal:
+            person = Debugging(terminal)
+            lines = ("p x + 40", "up", "list 18", "!y = 3", "down", "!y = 7")
+            said = [person.prompt(), *map(person.type, lines)]
+            terminal.type(b"continue\n")
+            assert terminal.end() == 0
+            assert any("got 7" in line for line in terminal.lines)
+        told.append(said)
     assert told[0] == told[1]
-    assert told[1][0] == 0
-    assert "(Pdb) 41" in told[1][1]
+    assert "\n41\n" in told[1][1][0]
 
 
 CRASH = """

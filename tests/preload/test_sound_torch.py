@@ -152,7 +152,7 @@ def state():
                     for n, v in sorted(loggers.items())},
         "root": [logging.root.level, len(logging.root.handlers)],
         "signals": [str(getattr(signal.getsignal(n), "__name__", n))
-                    for n in signal.valid_signals() - {signal.SIGWINCH}],
+                    for n in signal.valid_signals() - {signal.SIGWINCH, 50}],
         "threads": [torch.get_num_threads(), torch.get_num_interop_threads()],
         "defaults": [str(torch.get_default_dtype()), str(torch.get_default_device()),
                      torch.is_grad_enabled(), torch.are_deterministic_algorithms_enabled(),

@@ -9,6 +9,8 @@ import pytest
 from pytestruns import QUIET, run
 
 from cli.commandline import Terminal
+from cli.debugging import Debugging
+from support import until
 
 TESTS = """
     import os
@@ -58,11 +60,7 @@ pytestmark = pytest.mark.timeout(120)
     ],
 )
 def test_the_rank_that_failed_first_is_debugged_on_the_terminal(tmp_path, how):
-    (tmp_path / "test_a.py").write_text(textwrap.dedent(TESTS))
-    (tmp_path / "pytest.ini").touch()
-    words = [*QUIET, "--pdb", "--color=no", f"--basetemp={tmp_path}/base", *how]
-    pytest_itself = [sys.executable, "-m", "pytest"]
-    with Terminal(*words, program=pytest_itself, cwd=tmp_path) as terminal:
+    with _session(tmp_path, TESTS, "--pdb", *how) as terminal:
 
         def says(answer):
             terminal.shows(answer, patience=40)
@@ -93,13 +91,70 @@ def test_the_rank_that_failed_first_is_debugged_on_the_terminal(tmp_path, how):
     assert os.listdir(os.environ["TMPDIR"]) == []
 
 
+def _session(directory, tests, *words):
+    """Give pytest on a terminal."""
+    (directory / "test_a.py").write_text(textwrap.dedent(tests))
+    (directory / "pytest.ini").touch()
+    words = [*QUIET, "--color=no", f"--basetemp={directory}/base", *words]
+    return Terminal(*words, program=[sys.executable, "-m", "pytest"], cwd=directory)
+
+
 def test_to_leave_the_debugger_ends_the_session(tmp_path):
-    found = run(tmp_path, "--pdb", test_a=TESTS)  # its input is at its end
-    assert "rank 1 of 3 failed first" in found.text
-    assert "Exit: Quitting debugger" in found.text
-    assert "1 failed" in found.text
-    assert found.outcomes == {"test_one": "failure"}
-    assert found.code == pytest.ExitCode.INTERRUPTED
+    with _session(tmp_path, TESTS, "--pdb") as terminal:
+        terminal.shows(b"rank 1 of 3 failed first", b"(Pdb) ", patience=40)
+        terminal.type(b"q\n")
+        assert terminal.end() == pytest.ExitCode.INTERRUPTED
+        assert b"Exit: Quitting debugger" in terminal.text()
+        assert b"1 failed" in terminal.text()
+
+
+def test_without_a_terminal_the_session_goes_on(tmp_path):
+    found = run(tmp_path, "--pdb", "-k", "not without_ranks", test_a=TESTS)
+    assert "(Pdb)" not in found.text
+    assert "4 failed, 1 passed, 1 deselected" in found.text
+
+
+def test_breakpoints_of_several_ranks(tmp_path):
+    tests = """
+        import pytest
+
+        @pytest.mark.ranks(3)
+        def test_stops(rank, gather):
+            secret = 40 + rank
+            breakpoint()
+            assert gather(secret) == [40, 41, 42]
+    """
+    with _session(tmp_path, tests) as terminal:
+        debugging = Debugging(terminal)
+        _, first = debugging.prompt()
+        asked = f"p secret * 1000 + {first}"
+        assert debugging.type(asked)[0].endswith(f"\n{(40 + first) * 1000 + first}\n")
+        until(lambda: debugging.type("ranks")[0].count(": waits") == 3, "all to stop", 60)
+        terminal.type(b"all c\n")
+        assert terminal.end() == pytest.ExitCode.OK
+
+
+def test_what_ranks_say_is_heard_between_two_lines(tmp_path):
+    """A rank that comes late is told what to run; what all wait for comes to its end."""
+    tests = """
+        import pytest
+
+        @pytest.mark.ranks(3)
+        def test_stops(rank, gather):
+            if rank == 0:
+                breakpoint()
+            values = gather(rank)
+            assert values == [0, 1, 2]
+    """
+    with _session(tmp_path, tests) as terminal:
+        debugging = Debugging(terminal)
+        shown, _ = debugging.prompt()
+        if "-> breakpoint()" in shown:  # since Python 3.13
+            debugging.type("n")
+        debugging.type("n")
+        assert "[0, 1, 2]\n" in debugging.type("p values")[0]
+        terminal.type(b"c\n")
+        assert terminal.end() == pytest.ExitCode.OK
 
 
 def test_several_ranks_cannot_be_traced(tmp_path):

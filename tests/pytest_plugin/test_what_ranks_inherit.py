@@ -130,7 +130,7 @@ def test_what_is_left_and_said(tmp_path):
     assert "the shared fixture going_on has started the thread endless" in said
     assert "a count of ranks is given twice: [2, 2]" in done.message("test_twice")
     said = done.message("test_breakpoint")
-    assert "rank 1 of 2 failed first: RuntimeError: breakpoint() in a rank has no terminal" in said
+    assert "rank 1 of 2 failed first: RuntimeError: this process cannot be debugged: pyt" in said
     said = done.message("test_fixture_that_starts_a_process")
     assert re.search(r"fixture starting has started pid \d+ \(sleep 1000\), which", said)
     wrong = done.part("test_wrong")

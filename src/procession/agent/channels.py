@@ -15,7 +15,7 @@ from __future__ import annotations
 import _socket as socket  # the module `socket` around it takes 2 ms to import
 
 from procession.agent.protocol import FD_SIZE, close_all, passed
-from procession.worker.outcome import DONE, ERROR, FAILED, HEADER, INLINE, VALUE
+from procession.worker.outcome import DEBUG, DONE, ERROR, FAILED, HEADER, INLINE, VALUE
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -90,7 +90,10 @@ class Channel:
                 self._refused = True
                 self._tell("refused", self.rank, fault)
                 return
-            if kind.islower():  # the body is in a file
+            if kind == DEBUG:
+                del self._data[: HEADER.size]
+                self._tell("debug", self.rank, fds=(self._fds.pop(0),))
+            elif kind.islower():  # the body is in a file
                 fd = self._fds.pop(0) if self._fds else -1
                 del self._data[: HEADER.size]
                 self._complete(kind, at, ("file", self.rank, kind.upper(), at, length), fd)
@@ -132,7 +135,9 @@ class Channel:
         """Say what is wrong with the frame that such a header begins; "" if nothing is."""
         known = kind.upper()
         most = self._largest.get(known)
-        expected = (ERROR,) if self.outcome else (DONE, VALUE, FAILED, ERROR)
+        expected = (ERROR,) if self.outcome else (DONE, VALUE, FAILED, ERROR, DEBUG)
+        if kind == DEBUG and not self._fds:
+            return "it announced a socket that did not come"
         if known in expected and most is not None and length <= most:
             return "" if kind == known or self._fds else "it announced a file that did not come"
         if known == VALUE and not self._pickles:

@@ -19,6 +19,8 @@ From the launcher (`at` is in nanoseconds of the monotonic clock):
     ("signal", number, [rank], only_caught, at)   signal these processes, if they began before `at`
     ("suspend",)                   stop all ranks, and all clocks
     ("resume",)                    let them go on
+    ("hold",)                      let all clocks stand still: a rank is debugged
+    ("go on",)                     let them go on
     ("look", which, seconds)       take the stacks of all ranks
     ("answer", rank, attempt, again, delay)   to "ask"; rank -1 for the group; delay: seconds
     ("ping", which)                answer
@@ -42,6 +44,7 @@ From the agent:
     ("piece", rank, bytes)         a part of the body of a large frame that it sent
     ("frame", rank, kind, at, body)   a frame that it sent; body: None if it came in pieces
     ("file", rank, kind, at, size)   the same, in a memory file, the next of the descriptors
+    ("debug", rank)                it is debugged; its end of the socket is the next descriptor
     ("refused", rank, why)         what it sent is not believed, nor what follows
     ("signalled", number, [rank], at)   sent to these; the others were gone already
     ("gone", rank, wait status, cpu seconds, peak memory in bytes, at, doubt, torn)

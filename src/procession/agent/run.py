@@ -349,6 +349,14 @@ class Run:
     def resume(self) -> None:
         """Let the ranks go on."""
         self._children.hold(signal.SIGCONT)
+        self.go_on()
+
+    def hold(self) -> None:
+        """Let all clocks stand still, until `go_on`."""
+        self._loop.hold()
+
+    def go_on(self) -> None:
+        """Let clocks go on."""
         self._limits.grace_ends += self._loop.release()
         self._tell_limits()
 
@@ -388,6 +396,8 @@ WISHES: dict[str, Callable[..., None]] = {
     "signal": Run.signal,
     "suspend": Run.suspend,
     "resume": Run.resume,
+    "hold": Run.hold,
+    "go on": Run.go_on,
     "look": Run.look,
     "answer": Run.answered,
 }

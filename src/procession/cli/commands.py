@@ -15,6 +15,7 @@ COMMANDS = {
     "stop": "end a run",
     "report": "tell how a run is, or how it ended",
     "stacks": "show what each rank of a run is doing",
+    "debug": "stop in any rank, with Python's debugger",
     "clean": "end and remove what launchers that were killed have left",
     "warm": "list or end what is kept for the next run",
     "explain": "tell what a message means, why it comes, and what to do",
@@ -25,7 +26,7 @@ COMMANDS = {
 # Those that look at runs, or steer them, and their modules in `steer`.
 STEERING = {
     "ps": "looking", "logs": "showing", "attach": "showing", "stop": "ending", "report": "looking",
-    "stacks": "looking", "clean": "ending",
+    "stacks": "looking", "debug": "debugging", "clean": "ending",
 }  # fmt: skip
 
 EPILOG = f"""\

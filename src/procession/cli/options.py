@@ -118,6 +118,7 @@ APART = (
     ("logs_specs", "detach", "the run's own directory has its logs"),
     ("pass_fds", "detach", "a detached run has none of this command's descriptors"),
     ("fold", "no_fold", ""),
+    ("debug", "no_debug", ""),
     ("live", "json", "what reads JSON has no terminal; --status tells of the group on stderr"),
     ("numa_binding", "cpus_per_rank", "both say where ranks run"),
     ("virtual_local_rank", "devices", "--devices gives each rank one device as number 0, too"),
@@ -273,6 +274,14 @@ LIFE = (
         read=readers.number, target="hang.start"),
     Option(("--no-stacks",), "", "when a rank has failed, do not look where the others are",
         target="hang.stacks", sets=False),
+    Option(("--debug",), "",
+        "debug the first rank that raises, before the others are stopped", target="run.debug"),
+    Option(("--no-debug",), "", "have breakpoint() in a rank raise, instead of waiting for who "
+        "debugs it", target="run.debug", sets=False),
+    Option(("--debugpy",), "PORT",
+        "let editors debug each rank: those of a machine wait for them at 127.0.0.1, the first "
+        "one at port 5678 or as --debugpy=PORT says, each further one at the next (needs debugpy)",
+        read=readers.debugpy_port, bare="5678", target="run.debugpy"),
     Option(("--forward",), "SIGNALS",
         "signals to this command that every rank gets, and that do nothing else",
         read=readers.signals, target="run.forward"),

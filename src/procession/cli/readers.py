@@ -151,6 +151,17 @@ SHARED = elsewhere("procession.values.shared", "read_shared")
 WARM = elsewhere("procession.values.spec", "read_warm")
 
 
+def debugpy_port(text: str, where: str) -> int:
+    """Read the port at which the first rank waits for an editor."""
+    from importlib.util import find_spec
+
+    if not is_count(text) or not 1024 <= int(text) <= 65535:
+        raise SpecError(f"{where} must be a port from 1024 to 65535, not {text!r}")
+    if find_spec("debugpy") is None:
+        raise SpecError(f"{where} needs debugpy: type pip install 'procession[debugpy]'")
+    return int(text)
+
+
 def folding(text: str, where: str) -> bool | str:
     """Read which lines of several ranks are shown as one."""
     if text == "numbers":

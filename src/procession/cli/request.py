@@ -21,6 +21,7 @@ from procession.values.figures import format_ranks, parse_ranks
 from procession.values.placement import Placement
 from procession.values.policy import Hang, Logs, Restart, Std, Stop
 from procession.values.spec import Spec, audible, is_seen, make_spec
+from procession.worker.breakpoints import PORT, POST_MORTEM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ class Request(Value):
     forward: those that each rank gets. notices: those that announce the end, with the seconds that
     are left then. notes: lines to print before it runs. logs_specs: the entry point that lays out
     logs. live: show a view of the group while it runs. status: seconds between two lines about it,
-    or None. detach: give the terminal back. engine: what is asked of an engine, None on this
-    machine.
+    or None. detach: give the terminal back. debug: debug the first rank that raises; False:
+    no rank can be debugged. debugpy: the port of the first rank for editors, None without. engine:
+    what is asked of an engine, None on this machine.
     """
 
     spec: Spec
@@ -58,6 +60,8 @@ class Request(Value):
     live: bool = False
     status: float | None = None
     detach: bool = False
+    debug: bool | None = None
+    debugpy: int | None = None
     engine: EngineRequest | None = None
 
 
@@ -103,6 +107,7 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
     if nproc == 1 and PMI_FD in os.environ:
         fields["pass_fds"], said = _pass_pmi(os.environ, fields.get("pass_fds", ()))
         s.notes += said if node.number is not None else []
+    common = {SIGNALS: s.text("signals_to_handle"), **_debugging(s)}
     spec = make_spec(
         nproc=nproc,
         logs=logs,
@@ -113,14 +118,25 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
         placement=s.policy("placement", Placement, nproc),
         numbered=not torchrun,
         **fields,
-        **by_rank(parts, {SIGNALS: s.text("signals_to_handle")}, node.local),
+        **by_rank(parts, common, node.local),
     )
+    if not spec.is_python:
+        for option in ("debug", "debugpy"):
+            s.does_not_apply(option, "is for Python programs, and PROGRAM is none")
     if engine is None or engine.terms is not None:
         spec = _dealt(spec, s)
     asked = s.fields("run")
     asked["signals"] = _signals(s, asked.get("forward", ()), asked.get("notices", {}))
     notes = [*s.notes, *_other_environment(spec)]
     return Request(spec, s, notes=notes, engine=engine, **asked)
+
+
+def _debugging(s: Settings) -> dict[str, str]:
+    """Give the variables by which ranks know how they are debugged."""
+    found = {POST_MORTEM: "1"} if s.flag("debug") else {}
+    if s.said("debugpy"):
+        found[PORT] = s.text("debugpy")
+    return found
 
 
 def _other_environment(spec: Spec) -> list[str]:

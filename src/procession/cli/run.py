@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
 
+from procession.cli.debugger import Debugger
 from procession.cli.request import Request
 from procession.cli.say import LOST, refuse, say_line, say_note
 from procession.cli.signals import RunSignals, handled, suspended, woken_by_signals
@@ -199,10 +200,12 @@ def conduct(run: Group, signals: RunSignals, watching: AbstractContextManager[ob
     run.driver.drain_patiently()
     run.driver.on_signal(signals.node_got)
     run.subscribe(signals.hear)
+    debugger = Debugger(run, signals, say_line)
     code = 1
     try:
         with watching, woken_by_signals(run), signals.taken():
             run.drive(concludes=False)
+            debugger.close()
         code = _say_end(run, signals.received) or (LOST if run.losses else 0)
     finally:
         run.conclude(code)
@@ -249,7 +252,8 @@ def ending(run: Group, failed: GroupFailed | None, received: list[int]) -> tuple
         return str(failed), failed.exit_code
     if stopped and run.stopped_by:
         by = signal.Signals(run.stopped_by)
-        return _stopped(run, f"from another terminal ({by.name})"), 128 + by
+        where = "its debugger" if " from its debugger (" in run.who_stopped else "another terminal"
+        return _stopped(run, f"from {where} ({by.name})"), 128 + by
     if stopped and run.unread:
         unread = "nobody reads the standard output any more"
         run.stopper = f"its launcher: {unread}"

@@ -149,7 +149,7 @@ class RunSignals:
     def __init__(self, run: Group, request: Request, say: Callable[[str], object]) -> None:
         self.received: list[int] = []
         self._run = run
-        self._asked = request
+        self.asked = request
         self._say_line = say
         self._repeated = False
         if "SLURM_JOB_ID" in os.environ:
@@ -160,6 +160,7 @@ class RunSignals:
         self._heard: dict[int, set[str]] = {}  # signal -> the processes that got it as one event
         self._own: list[int] = []  # signals to this process that end the run
         self._stopping = False  # more than a notice has come
+        self.prompting = False  # Ctrl-C is for the prompt of a debugger
         self._over: float | None = None  # since when only the exit of this process is left
         self._patience = threading.Timer(PATIENCE, self._explain)
         self._patience.daemon = True
@@ -174,7 +175,7 @@ class RunSignals:
         is left, further ones (somebody pressed Ctrl-C five times) do not keep it from ending in
         order; only if that takes longer than `PATIENCE`, they end it at once.
         """
-        wanted = {*self._asked.signals, *self._asked.notices, *self._asked.forward}
+        wanted = {*self.asked.signals, *self.asked.notices, *self.asked.forward}
         self._known = {n for n in wanted if signal.getsignal(n) is not signal.SIG_IGN}
         before = {number: signal.signal(number, self._got) for number in self._known}
         try:
@@ -190,6 +191,8 @@ class RunSignals:
                     signal.signal(number, handler)
 
     def _got(self, number: int, _: object) -> None:
+        if self.prompting and number == signal.SIGINT:
+            return
         if self._over is None:
             self._take(number, HERE)
         elif time.monotonic() > self._over + PATIENCE:
@@ -226,17 +229,17 @@ class RunSignals:
     def _take(self, number: int, who: str, again: bool = False) -> bool:
         """Obey a signal; gives whether it was new."""
         copy = self._is_copy(number, who)
-        if number in self._asked.forward:
+        if number in self.asked.forward:
             if not copy:
                 self._run.signal_all(number)
             return not copy
-        if number in self._asked.notices:
+        if number in self.asked.notices:
             if not self.received:
                 self.received.append(number)
                 self._preempt(number)
                 return True
             person = who == HERE and not copy and not self._repeated
-            if not person or number not in self._asked.signals or len(self._asked.notices) > 1:
+            if not person or number not in self.asked.signals or len(self.asked.notices) > 1:
                 return False  # announces the same end again
         return self._stop(number, who, again)
 
@@ -250,7 +253,7 @@ class RunSignals:
 
     def _preempt(self, number: int) -> None:
         """Let the run end within the time that is left."""
-        left = seconds_left(self._asked.notices[number], number)
+        left = seconds_left(self.asked.notices[number], number)
         notice, grace = divided(left, self._run.spec.stop.grace)
         self._run.stop(notice=notice, grace=grace, wait=False, stacks=True)
         self._run.signal_all(number, only_caught=True)

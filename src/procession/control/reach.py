@@ -71,10 +71,10 @@ class Reach:
         self.run.driver.display.tap()
         self.run.driver.loop.watch(self._socket.fileno(), self._knocked)
 
-    def note_stop(self, number: int, who: str) -> None:
+    def note_stop(self, number: int, who: str, where: str = "another terminal") -> None:
         """Take note that a client stops the run."""
         self.stopped_by = self.stopped_by or number
-        self.stopper = self.stopper or f"{signal_name(number)} from another terminal ({who})"
+        self.stopper = self.stopper or f"{signal_name(number)} from {where} ({who})"
 
     def _knocked(self) -> None:
         if not self._welcome():  # no descriptor is left: the run goes on

@@ -28,11 +28,13 @@ from __future__ import annotations
 import json
 import os
 import select
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from procession.system.identity import peer_of
 from procession.values.errors import SpecError
+from procession.worker.breakpoints import HALT
 
 if TYPE_CHECKING:
     import _socket
@@ -90,6 +92,8 @@ class Visit:
         self._driver = reach.run.driver
         self._who = ""
         self._place: tuple[int, int] | None = None  # in the log, if it is followed
+        self._woken = -1  # an eventfd, where ranks are debugged; and what these have said
+        self._said: deque[tuple[int, dict[str, Any]]] = deque()
 
     def serve(self) -> None:
         """Serve the client until it goes, or the run has ended."""
@@ -106,6 +110,9 @@ class Visit:
             self._say(error=str(e))
         except OSError:
             pass  # it has gone
+        finally:
+            if self._woken >= 0:
+                self._driver.loop.request(self._leave, certain=True)
 
     def _lines(self) -> Iterator[bytes]:
         lines = Lines(MOST_LINE)
@@ -113,11 +120,20 @@ class Visit:
         incoming.register(self._guest, select.POLLIN)
         patience: int | None = None  # for ever
         while True:
-            if incoming.poll(patience):
+            ready = [fd for fd, _ in incoming.poll(patience)]
+            if self._woken in ready:
+                os.eventfd_read(self._woken)
+            while self._said:
+                rank, said = self._said.popleft()
+                self._say(event="debug", rank=rank, said=said)
+            if self._guest.fileno() in ready:
                 data = self._guest.recv(MOST_LINE)
                 if not data:
                     return
-                yield from lines.feed(data)
+                for line in lines.feed(data):
+                    yield line
+                    if self._woken >= 0:
+                        incoming.register(self._woken, select.POLLIN)
             more = self._give_log()
             patience = None if self._place is None else 0 if more else MOMENT
 
@@ -128,7 +144,7 @@ class Visit:
         given = decode(line)
         del given["procession"]
         name = given.pop("ask", None)
-        if name not in ("look", "log", "stop", "kill", "signal", "stacks"):
+        if name not in ("look", "log", "stop", "kill", "signal", "stacks", "debug", "tell", "halt"):
             raise ValueError(f"there is no request {str(name)[:40]!r}")
         try:
             value = getattr(self, name)(**given)
@@ -157,11 +173,13 @@ class Visit:
         if not follow:
             self._say(event="log_end")
 
-    def stop(self, signal: int | None = None, grace: float | None = None) -> str:
-        """End the run; see `Group.stop`."""
+    def stop(
+        self, signal: int | None = None, grace: float | None = None, who: str = "another terminal"
+    ) -> str:
+        """End the run; see `Group.stop`. who: wants that, in words."""
         self._reach.run.stop(signal=signal, grace=grace, wait=False, stacks=True)
         number = self._driver.stop_signal if signal is None else signal
-        self._reach.note_stop(number, self._who)
+        self._reach.note_stop(number, self._who, who)
         return "asked"
 
     def kill(self) -> str:
@@ -179,6 +197,35 @@ class Visit:
         """Say where ranks are; see `Group.stacks`."""
         seconds = NATIVE_SECONDS if native else STACK_SECONDS
         return self._driver.stacks(seconds, native=bool(native))
+
+    def debug(self) -> Any:
+        """Give which ranks have stopped; from now on, tell what ranks say to who debugs them."""
+        if self._driver.undebugged:
+            raise SpecError(f"it cannot be debugged: {self._driver.undebugged}")
+        if self._woken < 0:
+            self._woken = os.eventfd(0, os.EFD_CLOEXEC)
+            self._driver.loop.request(lambda: self._driver.debugged.join(self._hear_rank))
+        return {"nproc": self._driver.spec.nproc}
+
+    def tell(self, rank: int, said: dict[str, Any]) -> None:
+        """Say something to a rank; see `worker.debugging`."""
+        self._driver.loop.request(lambda: self._driver.debugged.tell(rank, said))
+
+    def halt(self, rank: int, again: bool = False) -> str:
+        """Stop a rank that runs. again: that was asked before, and it may have stopped."""
+        if again and rank in self._driver.debugged.stopped:
+            return "stopped"
+        self._driver.request_signal(rank, HALT, only_caught=True)
+        return "asked"
+
+    def _hear_rank(self, rank: int, said: dict[str, Any]) -> None:
+        """Take what a rank says, in the thread of the driver."""
+        self._said.append((rank, said))
+        os.eventfd_write(self._woken, 1)
+
+    def _leave(self) -> None:
+        self._driver.debugged.leave(self._hear_rank)
+        os.close(self._woken)
 
     # -- events
 

@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 
+from procession.driver.debugging import Debugged
 from procession.driver.journal import Journal
 from procession.explain.ends import load_words
 from procession.rules.tables import Phase
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from procession.driver.recovery import Done, Recovery
     from procession.output.wiring import Display, Files
 
+UNREACHABLE = "its run cannot be reached from a terminal (see control=True)"
 DRAIN_SECONDS = 2.0  # for output that may explain a failure, or whose reader takes nothing
 EVENTS_OF_A_LIFE = 10  # of one rank, that are kept
 MARGIN = 15.0  # seconds beyond all deadlines of a run, for the launcher's own work
@@ -46,6 +48,8 @@ class Driver:
     nanoseconds of the monotonic clock, 0 if not yet. Ranks are numbered throughout the group.
     """
 
+    undebugged = UNREACHABLE  # why ranks cannot be debugged, "" if they can
+    told_stop: Callable[[int | None], object] | None = None  # None: somebody has left
     distant = False  # whether ranks must be asked how they are, which takes time
     life: Any  # a Lifecycle, or that of a job
 
@@ -70,6 +74,7 @@ class Driver:
         self._stall_seconds: float | None = DRAIN_SECONDS
         self._hurry = False
         self._recovery: Recovery | None = None
+        self.debugged = Debugged(self._debugged)
         self.journal.on_fault(loop.fail)
 
     @property
@@ -82,6 +87,19 @@ class Driver:
             around = self._on_failure, self.loop, self.journal
             self._recovery = Recovery(rules, *around, reads=reads)
         return self._recovery
+
+    def _debugged(self, rank: int | None) -> None:
+        """Tell that a rank has stopped, or goes on; None: somebody has left who debugged."""
+        if rank is not None:
+            self.tell_debugged(debugs=bool(self.debugged.stopped))
+        if self.told_stop is not None:
+            self.told_stop(rank)
+        elif rank in self.debugged.stopped and not self.debugged.listeners:
+            self.say(self.debugged.where(rank, self.run_id))
+
+    def tell_debugged(self, *, debugs: bool) -> None:
+        """Tell the machines whether some rank is stopped by its debugger."""
+        raise NotImplementedError
 
     @property
     def may_recover(self) -> bool:

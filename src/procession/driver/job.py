@@ -241,6 +241,11 @@ class JobDriver(JobState):
         for slot in action.slots:
             self.tell(slot, "stop", fields)
 
+    def tell_debugged(self, *, debugs: bool) -> None:
+        """Tell whether some rank is stopped by its debugger."""
+        for slot in self.busy:
+            self.tell(slot, "debugged", {"debugs": debugs})
+
     # -- the engine
 
     def _engine_told(self, event: EngineEvent) -> None:

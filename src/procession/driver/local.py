@@ -21,6 +21,7 @@ from procession.prepare.jobs import RankJobs
 from procession.rules import messages
 from procession.rules.messages import StopWanted
 from procession.rules.tables import DeadlineKind, Phase, Worker
+from procession.system.relay import relay
 from procession.values.errors import Exit, GroupEnd, ProcessionError
 from procession.values.events import NO_FACTS
 from procession.values.policy import StopRequest
@@ -198,6 +199,18 @@ class LocalDriver(Driver):
     def is_last(self) -> bool:
         """Whether no other attempt follows, whatever happens."""
         return not self.may_recover or self.recovery.none_left
+
+    def debugs(self, rank: int, fd: int) -> None:
+        """Take a socket over which a rank talks with who debugs it."""
+        import socket
+
+        number, sock = self.spec.node.first(self.spec.nproc) + rank, socket.socket(fileno=fd)
+        relay(self.loop, sock, lambda data: self.debugged.take(number, data))
+        self.debugged.begin(number, sock.sendall, self.undebugged)
+
+    def tell_debugged(self, *, debugs: bool) -> None:
+        """Tell whether some rank is stopped by its debugger."""
+        self.machine.debugs(debugs=debugs)
 
     def remarked(self, said: str) -> None:
         """Take a remark about the imports, for the log and the report."""

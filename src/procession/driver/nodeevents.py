@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from procession.driver.jobend import NodePart, all_of_job, ended_unasked, of_job
@@ -141,6 +142,11 @@ class NodeEvents:
             self._note(node, part, fields)
         elif message.kind == "asked":
             self._decide_for_rank(node, part, fields)
+        elif message.kind == "debugs":
+            send = partial(node.link.send, "debug", {"rank": fields["rank"]})
+            state.debugged.begin(part.first + int(fields["rank"]), send, state.undebugged)
+        elif message.kind == "debug":
+            state.debugged.take(part.first + int(fields["rank"]), bytes(message.blob))
         elif message.kind == "value":
             if state.reception is None and permitted(state.work.spec.program)["pickles"]:
                 part.values[int(fields["rank"])] = message.blob

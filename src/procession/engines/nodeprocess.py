@@ -347,6 +347,10 @@ class NodeProcess:
                 self._pump.give_up()
         elif message.kind == "signal" and self._attempt is not None:
             self._attempt.signal(fields)
+        elif message.kind == "debug" and self._attempt is not None:
+            self._attempt.debug(fields, bytes(message.blob))
+        elif message.kind == "debugged" and self._attempt is not None:
+            self._attempt.debugged(debugs=bool(fields["debugs"]))
         elif message.kind == "decided" and self._attempt is not None:
             self._attempt.take_decision(fields)
         elif message.kind == "ask" and self._attempt is not None:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from procession.agent.client import Agent
@@ -33,6 +35,7 @@ from procession.prepare.payload import Packed
 from procession.rules import messages
 from procession.rules.tables import Phase
 from procession.system.eventloop import EventLoop
+from procession.system.relay import relay
 from procession.system.threads import Errands
 from procession.values.environment import Node
 from procession.values.errors import GroupEnd, Outcome, RankEnd
@@ -85,6 +88,7 @@ class NodeRun:
         self._machine: Machine | None = None  # None while it is not made yet
         self._waiting: list[tuple[StopRequest, float]] = []  # see `end`
         self._notes: list[str] = []
+        self._debugged: dict[int, socket.socket] = {}
         self._failed = self._ready = False  # whether that was told
         self._ends = self._hurry = self._reads = False
         self._state = "FAILED"
@@ -186,6 +190,12 @@ class NodeRun:
 
         self._disk.do("reading what a rank has left", read, always=True)
 
+    def debugs(self, rank: int, fd: int) -> None:
+        """Have the driver talk with a rank."""
+        sock = self._debugged[rank] = socket.socket(fileno=fd)
+        relay(self._loop, sock, lambda data: self._tell("debug", {"rank": rank}, data))
+        self._tell("debugs", {"rank": rank})
+
     def remarked(self, said: str) -> None:
         """Take a remark about the imports, for the report."""
         self._notes.append(said)
@@ -226,6 +236,18 @@ class NodeRun:
             rank = int(fields["rank"]) if "rank" in fields else None
             caught = bool(fields.get("only_caught"))
             self._machine.signal(rank, int(fields["number"]), caught, time.monotonic_ns())
+
+    def debug(self, fields: Fields, said: bytes) -> None:
+        """Pass on what a rank is told by who debugs it."""
+        sock = self._debugged.get(int(fields["rank"]))
+        if sock is not None:
+            with suppress(OSError):  # it is gone
+                sock.sendall(said)
+
+    def debugged(self, *, debugs: bool) -> None:
+        """Take note whether some rank of the job is stopped by its debugger."""
+        if self._machine is not None:
+            self._machine.debugs(debugs=debugs)
 
     def take_decision(self, fields: Fields) -> None:
         """Take the driver's answer about a single rank."""

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from procession.driver.driver import UNREACHABLE
 from procession.driver.plugins import Environment, harmless_environment
 from procession.explain.ends import failed_by
 from procession.group.result import Waiting
@@ -97,6 +98,8 @@ class Group(Waiting):
             from procession.control.reach import Reach
 
             self._reach = Reach(self)
+            if self._reach.name and self.driver.undebugged == UNREACHABLE:
+                self.driver.undebugged = ""
             if self.run_dir:
                 from procession.control.index import note_run
 

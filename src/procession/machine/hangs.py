@@ -67,6 +67,8 @@ class Hangs:
         self.why: dict[int, str] = {}
         self._activity: Activity | None = None
         self._looking = False  # at stacks
+        self._debugged = False  # nothing is a hang meanwhile
+        self._debugged_until = 0
         # When processes were seen to die; each by its rank, and when it began.
         self._dying: dict[tuple[int, int], int] = {}
         # When ranks wrote last, in ns of the monotonic clock: those of other machines, as far as
@@ -86,6 +88,10 @@ class Hangs:
         """
         self._elsewhere = elsewhere
         return self._here
+
+    def debugs(self, *, debugs: bool) -> None:
+        """Take note that some rank of the group is stopped by its debugger, or none is any more."""
+        self._debugged, self._debugged_until = debugs, time.monotonic_ns()
 
     def begin(self) -> None:
         """Watch the ranks of an attempt that begins."""
@@ -108,12 +114,19 @@ class Hangs:
         if self._ranks.life.phase not in WATCHED or self._looking:
             return
         now = time.monotonic_ns()
+        if self._debugged:
+            self._ranks.loop.after(self, SHARE_EVERY, self._check)
+            return
         waits = [w for w in (self._check_beats(now), self._check_silence(now)) if w is not None]
         if waits and self._ranks.life.phase in WATCHED:
             self._ranks.loop.after(self, max(0.001, min(waits)), self._check)
 
     def _age(self, at: int, now: int) -> float:
-        """Give the seconds since a moment, without those in which ranks were stopped with us."""
+        """Give the seconds since a moment, without those in which ranks were stopped with us.
+
+        Before and while a rank is debugged, others wait for it: that does not count.
+        """
+        at = max(at, self._debugged_until)
         return (now - at - self._ranks.loop.stopped_since(at)) / SECOND
 
     def _working(self) -> list[int]:

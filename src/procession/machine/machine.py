@@ -3,10 +3,8 @@
 Theory of operation. The rules are the agent's, which tells of each event that it has passed to
 them. Here they are passed to a `Lifecycle` of our own, which is thus in the same state; of what
 follows, only that is done which an agent cannot do: making what ranks need. If the agent is gone,
-the rules go on here (`orphans`). What all that means for the run is its driver's to know.
-
-Nothing keeps the loop from hearing: what may hang (files, and the code of users) is done by threads
-(`starting`).
+the rules go on here (`orphans`). What all that means for the run is its driver's to know. Nothing
+keeps the loop from hearing: what may hang (files, code of users) is done by threads (`starting`).
 """
 
 from __future__ import annotations
@@ -60,6 +58,9 @@ if TYPE_CHECKING:
 
         def remarked(self, said: str) -> None:
             """Take a remark about how the imports before the first fork went."""
+
+        def debugs(self, rank: int, fd: int) -> None:
+            """Take a socket over which a rank talks with who debugs it."""
 
         def suspended(self) -> None:
             """Stop this process: the ranks have been stopped. They go on when this returns."""
@@ -184,6 +185,13 @@ class Machine:
             wishes["signal"] = int(request.signal)
         self.link.ask("stop", {**wishes, "stacks": stacks})
 
+    def debugs(self, *, debugs: bool) -> None:
+        """Take nothing for a hang while a rank is debugged; in a stop, it gets its time."""
+        if self.hangs is not None:
+            self.hangs.debugs(debugs=debugs)
+        if not debugs or (self.life.phase is Phase.STOPPING and not self.life.waiting):
+            self.link.send("hold" if debugs else "go on")
+
     def end_patience(self) -> None:
         """End a group that has failed, or fails, at once."""
         self.link.ask("impatience")
@@ -224,6 +232,8 @@ class Machine:
                 self._tell_failure()
         elif kind == "limits":
             self.stop_signal, self.kill_at = words
+        elif kind == "debug":
+            self._listener.debugs(words[0], fds.pop(0))
         elif kind == "ask":
             self._listener.asked(*words)
         elif kind == "stacks":

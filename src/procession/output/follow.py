@@ -3,9 +3,8 @@
 Theory of operation. Pipes and the files of a tee are followed alike: epoll says which pipes have
 news, inotify (itself in epoll) which files. Every source with news is read once per round, at
 most 64 KiB, so that a noisy rank does not starve the others; what a round brought is composed
-by `Screen` and written at once. While nothing happens nobody wakes up: the only timeouts are the
-deadlines of lines that are incomplete, and 0.1 s where inotify is at a limit of the machine and
-files must be looked at instead.
+by `Screen` and written at once. While nothing happens nobody wakes up: timeouts are the deadlines
+of incomplete lines, and 0.1 s where inotify is at a limit and files must be looked at instead.
 
 After a round that brought little, the thread pauses for a moment (1 ms; 4 ms if only files had
 news, whose writers never wait), so that a rank that prints line by line costs a wake-up per pause
@@ -13,15 +12,12 @@ and not one per line. What comes after a silence is shown at once.
 
 An error in here must not harm the ranks: a pipe that nobody reads would block or kill its writer.
 So after an unexpected error everything is still read, and thrown away; `fault` says why.
-
 One `Follower` lives until `drain`: a thread and its descriptors; the next attempt has another one.
-One that is given up and hangs in the write() of some object hangs alone, and closes its descriptors
-when it comes back. A console that does not read is waited for in poll(2) together with an eventfd
-that says that the follower is given up.
+One that is given up in a write() closes its descriptors when it comes back. A console that does not
+read is waited for in poll(2) together with an eventfd that says that the follower is given up.
 
-Rejected: a thread per source (200 ranks have 400), asyncio (the launcher may run its own, and
-files are not in it), waiting for end-of-file at the end (a stray grandchild keeps the pipe open
-for days), polling files (10 wake-ups a second per run while nothing happens).
+Rejected: a thread per source (200 ranks have 400), asyncio (files are not in it), waiting for
+end-of-file at the end (a stray grandchild keeps the pipe open), polling files (wakes up for ever).
 """
 
 from __future__ import annotations
@@ -46,6 +42,7 @@ if TYPE_CHECKING:
     from procession.output.gate import Gate, Held
     from procession.system.inotify import Inotify
 
+MOST_HELD = 1 << 20  # bytes that wait while a console is not to be written to
 UNWATCHED = -1  # in place of a watch
 _LOOK_AT_FILES = 0.1  # seconds, where there is no notification
 _PAUSE_MS = 1
@@ -67,12 +64,11 @@ class Follower:
         number of bytes.
     gate: says what is shown, None: all is. screen_of: makes what composes the text of a console.
     tails: by rank and stream, what was read last, also when this has ended. fault: the error after
-    which nothing was shown any more, None: there was none. over: it ends, or has ended: nothing is
-    to be added any more.
+    which nothing was shown any more, or None. over: it ends, or has ended: nothing is to be added.
 
-    Its thread, named "procession-output", starts with the object. The consoles stay the caller's;
-    close them after `close`. All methods may be called from any thread. Streams that lead to the
-    same terminal or file share it: their lines never mix.
+    Its thread, "procession-output", starts with the object. The consoles stay the caller's; close
+    them after `close`. Call methods from any thread. Streams that lead to the same terminal or file
+    share it: their lines never mix.
     """
 
     def __init__(
@@ -100,6 +96,8 @@ class Follower:
         self._lock = threading.Lock()  # of _abandon while it is open
         self.over = self._finishing = False
         self._given_up = threading.Event()
+        self._free = threading.Event()  # the consoles are to be written to
+        self._free.set()
         self._clean = True
         self._at_end: Callable[[], object] | None = None
         self._inotify: Inotify | None = None
@@ -180,6 +178,14 @@ class Follower:
         if self._gate is not None:
             self._loop.request(partial(self._pass_gate, gate, self._gate))
 
+    def hold(self, *, held: bool) -> None:
+        """Keep what is to be shown, or show it; beyond `MOST_HELD` bytes, its writers wait."""
+        if held and not self.over:
+            self._free.clear()
+        else:
+            self._free.set()
+            self._loop.request(self._flush)
+
     def _note(self, console: Console, line: bytes, seconds: float) -> None:
         console.write((b"\n" if console.midline else b"") + line, timeout=seconds)
 
@@ -190,6 +196,7 @@ class Follower:
             at once if that has ended. For a console that does not read, this may take for ever.
         """
         self.over = True
+        self._free.set()
         self._loop.request(partial(self._finish, ended), certain=True)
 
     def drain(self, timeout: float | None) -> bool:
@@ -403,6 +410,9 @@ class Follower:
 
     def _flush(self, most: int = -1) -> None:
         """Write what waits on the consoles, if one of them has more than `most` bytes waiting."""
+        if not self._free.is_set() and all(s.waiting <= MOST_HELD for s in self._screens):
+            return
+        self._free.wait()
         if self.fault is None:
             if all(screen.waiting <= most for screen in self._screens):
                 return

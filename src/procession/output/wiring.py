@@ -112,6 +112,11 @@ class Display:
         lines, of = Fold(count, numbers=fold == "numbers"), self._shows.prefix_of
         return FoldingScreen(console, lines, of, in_place=console.terminal and not self._lent)
 
+    def hold(self, *, held: bool) -> None:
+        """Show nothing for now, or go on: the terminal is used for something else."""
+        if self._follower is not None:
+            self._follower.hold(held=held)
+
     def hold_back(self, failed: int | None) -> None:
         """Show no more of ranks, but of one that has failed, since the group is being ended."""
         if self._follower is not None:

@@ -20,6 +20,7 @@ from procession.values.base import Value, cast, is_count
 from procession.values.errors import RemoteError
 from procession.values.program import Command, Function
 from procession.worker.outcome import (
+    DEBUG,
     DONE,
     ERROR,
     FAILED,
@@ -46,7 +47,7 @@ TEXTS = ("kind", "type", "message", "traceback", "children")  # of an error
 # pickles: whether bodies may hold pickles, which are loaded in the launcher.
 # No value can be larger than the machine's memory.
 _MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-_SMALL = {DONE: 0, FAILED: LARGEST_FAILED}
+_SMALL = {DONE: 0, FAILED: LARGEST_FAILED, DEBUG: 0}
 OF_FUNCTION: dict[str, Any] = {
     "largest": {**_SMALL, VALUE: _MEMORY, ERROR: _MEMORY},
     "pickles": True,

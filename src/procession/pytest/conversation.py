@@ -55,8 +55,7 @@ class Conversation:
                 self._listen_to(rank)
             while not self._is_over():
                 self._look_at_clock()
-                for key, _ in self._select.select(self._seconds_left()):
-                    key.data()
+                self._hear_some(self._seconds_left())
             self._conclude()
             return {**self._came, "took": time.monotonic() - self._began}
         finally:
@@ -79,6 +78,10 @@ class Conversation:
         raise NotImplementedError
 
     # -- what is heard
+
+    def _hear_some(self, seconds: float | None) -> None:
+        for key, _ in self._select.select(seconds):
+            key.data()
 
     def _listen_to(self, rank: int) -> None:
         self._select.register(self._lines[rank], selectors.EVENT_READ, partial(self._hear, rank))

@@ -10,6 +10,7 @@ peer's address, which takes five seconds where the machine's name server does no
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from datetime import timedelta
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from procession.pytest.talk import Rank
 
+HAS_TERMINAL = os.isatty(0) and os.isatty(1)  # at the begin: pytest captures nothing yet
 ours: Rank | None = None
 AFTER_LIMIT = 5  # seconds: the limit of the test comes first, which says where all ranks were
 LONGEST = 365 * 86400  # seconds; torch's clocks count nanoseconds in 64 bits

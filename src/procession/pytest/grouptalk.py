@@ -6,16 +6,16 @@ group goes on. What came of it, "renewed", says why it cannot be used for the ne
 
 from __future__ import annotations
 
+import os
 import selectors
 import time
-from contextlib import suppress
-from multiprocessing.reduction import send_handle
 
 from procession.explain.report import what_happened
 from procession.explain.stacks.merge import format as format_stacks
 from procession.pytest import processes
 from procession.pytest.conversation import Conversation
-from procession.pytest.debugging import Lent
+from procession.pytest.debugging import prompt
+from procession.pytest.fixtures import HAS_TERMINAL
 from procession.pytest.renew import captured
 from procession.pytest.stackframes import noted
 from procession.pytest.verdict import place_of_failure
@@ -52,16 +52,31 @@ class GroupTalk(Conversation):
         self._group = ranks.group
         self._config = config
         self._keep: bool = request["method"] == "keep"
-        self._debugger: int | None = None  # the rank that may have the terminal
-        self._lent: Lent | None = None
+        self._debugger: int | None = None  # the rank whose failure is debugged
         self._patient_until = 0.0
-        self._ending = False
+        self._ending = self._stops = False  # stops: a rank has stopped for a debugger, or goes on
         self._stacks: list[Told] = []
         self._group_is_over = False
 
     def _begin(self) -> None:
         self._select.register(self._of.over, selectors.EVENT_READ, self._over)
         self._select.register(self._of.door, selectors.EVENT_READ, self._let_in)
+        self._group.driver.undebugged = "" if HAS_TERMINAL else "pytest has no terminal"
+        self._select.register(self._of.stops, selectors.EVENT_READ, self._note_stops)
+
+    def _note_stops(self) -> None:
+        os.read(self._of.stops, 1 << 10)
+        self._stops = True
+
+    def _look_at_clock(self) -> None:
+        stops, self._stops = self._stops, False
+        if stops and self._group.driver.debugged.stopped:
+            began, self._paused = time.monotonic(), True  # no time counts meanwhile
+            prompt(self._config, self._of, self._hear_some)
+            self._paused = self._ending
+            if self._deadline is not None:
+                self._deadline += time.monotonic() - began
+        super()._look_at_clock()
 
     def _is_over(self) -> bool:
         """Whether the group has ended; or of ranks that are kept, all are done with the test."""
@@ -86,14 +101,15 @@ class GroupTalk(Conversation):
                 self._wait_for_end()
                 self._note_orphans()
             self._reply(rank, None)  # so the last rank, and all below, is there until now
-        elif kind == "terminal":
-            self._lend_terminal(rank)
+        elif kind == "debugs":
+            first = not self._ending and self._debugger in (None, rank)
+            self._debugger = rank if first else self._debugger
+            self._reply(rank, first and not self._group.driver.undebugged)
         elif kind == "debugged":
             self._paused = self._ending
             self._deadline = self._end_others_at = None  # what was debugged has had its time
             self._end_others_in(self.PATIENCE)
             self._patient_until = time.monotonic() + MORE_PATIENCE
-            self._take_terminal_back()
 
     def _wait_for_end(self) -> None:
         """Have ranks that are done with their test end, soon."""
@@ -105,24 +121,6 @@ class GroupTalk(Conversation):
             self._late = f"the test was over, but threads went on: {', '.join(threads[:3])}"
         self._deadline = time.monotonic() + (LINGER_FOR_THREADS if threads else LINGER)
         self._end_others_at = None
-
-    def _lend_terminal(self, rank: int) -> None:
-        """Give the terminal to the first rank that asks for it."""
-        if self._ending or self._debugger not in (None, rank):
-            self._reply(rank, False)
-            return
-        self._debugger = rank
-        self._paused = True
-        self._lent = self._lent or Lent(self._config, self._of.pids[rank])
-        self._reply(rank, True)
-        with suppress(OSError):  # it may be gone
-            for fd in range(3):
-                send_handle(self._lines[rank], fd, self._of.pids[rank])
-
-    def _take_terminal_back(self) -> None:
-        lent, self._lent = self._lent, None
-        if lent is not None:
-            lent.take_back()
 
     def _note_orphans(self) -> None:
         """Name the processes that ranks have put into the background: nothing may be left.
@@ -166,13 +164,11 @@ class GroupTalk(Conversation):
         if not self._ending:
             self._note_places()
         self._group.kill()
-        self._take_terminal_back()
         return format_stacks(noted(self._stacks, self._ranks))
 
     # -- what came of it
 
     def _conclude(self) -> None:
-        self._take_terminal_back()
         lost: str = self._of.link.lost
         if lost:
             said = "somebody has ended the process that ranks are forked from"

@@ -97,19 +97,12 @@ def tell_done(rank: Rank, last: bool = True) -> None:
 def begin(config: Any, files: str) -> None:
     """Make this process a rank's own, before its first test. files: the directory of its output."""
     renew.process(config, files, int(os.environ["RANK"]))
-    if "PYTHONBREAKPOINT" not in os.environ:
-        sys.breakpointhook = _no_terminal
     debugger = config.pluginmanager.get_plugin("pdbinvoke")
     if debugger is not None:
         from procession.pytest.debugging import PostMortem
 
         config.pluginmanager.unregister(debugger)
         config.pluginmanager.register(PostMortem(debugger), "pdbinvoke")
-
-
-def _no_terminal(*_: Any, **__: Any) -> None:
-    __tracebackhide__ = True
-    raise RuntimeError("breakpoint() in a rank has no terminal; pytest --pdb debugs what fails")
 
 
 def run_item(session: Any, rank: Rank, request: dict[str, Any]) -> None:

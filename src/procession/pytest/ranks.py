@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from procession.group.making import begin
 from procession.pytest import meeting
@@ -47,12 +47,20 @@ class Ranks:
             self.group = begin(spec, None, False, server)
             self._undo = undo.pop_all()
         self.over, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # readable when the group is
+        # Readable when a rank has stopped for a debugger, or goes on.
+        self.stops, self._stop = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.group.driver.told_stop = self.note_stop
 
         def wake_up() -> None:
             os.write(wake, b"!")  # a process that was forked since has this end, too
             os.close(wake)
 
         self.group.when_over(wake_up)
+
+    def note_stop(self, _rank: int | None = None) -> None:
+        """Make `stops` readable; from any thread."""
+        with suppress(BlockingIOError):  # it is
+            os.write(self._stop, b"!")
 
     @property
     def link(self) -> Any:
@@ -99,4 +107,5 @@ class Ranks:
         with self.group:
             pass
         self._undo.close()
-        os.close(self.over)
+        for fd in (self.over, self.stops, self._stop):
+            os.close(fd)

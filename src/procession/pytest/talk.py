@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from multiprocessing.reduction import recv_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,11 +77,9 @@ class Rank:
         __tracebackhide__ = True
         return [pickle.loads(each) for each in self._ask("gather", pickle.dumps(value))]
 
-    def terminal(self) -> list[int]:
-        """Ask for the terminal; gives its three descriptors, or nothing if another rank has it."""
-        with self._lock:
-            try:
-                given = self._ask("terminal", None)
-                return [recv_handle(self._line) for _ in range(3)] if given else []
-            except (RuntimeError, *HUNG_UP):
-                return []  # nobody is there
+    def may_debug(self) -> bool:
+        """Ask whether this is the rank whose failure is debugged."""
+        try:
+            return bool(self._ask("debugs", None))
+        except RuntimeError:
+            return False  # nobody is there

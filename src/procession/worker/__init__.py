@@ -6,5 +6,6 @@ reading at `bootstrap`.
 
 # What every rank needs, and what describes a failure; in small portions, for an agent.
 NEEDED = ("operator", "collections", "functools", "enum", "signal", "weakref", "re", "pickle",
-          "procession.worker.bootstrap", "importlib.machinery", "faulthandler", "json", "tokenize",
-          "traceback", "procession.worker.description")  # fmt: skip
+          "procession.worker.bootstrap", "procession.worker.breakpoints", "importlib.machinery",
+          "faulthandler", "json", "tokenize", "traceback",
+          "procession.worker.description")  # fmt: skip

@@ -17,7 +17,16 @@ import os
 import signal
 import sys
 
-from procession.worker import NEEDED, ending, outcome, program, shown, stackfile, streams
+from procession.worker import (
+    NEEDED,
+    breakpoints,
+    ending,
+    outcome,
+    program,
+    shown,
+    stackfile,
+    streams,
+)
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -43,12 +52,16 @@ def run(job: Job) -> None:
         board.renew()
     channel = outcome.OutcomeChannel(job["fds"]["result"], job.get("error_file", ""))
     stackfile.offer()
+    breakpoints.offer()
     kind: str = job["program"]["kind"]
     is_function = kind in ("function", "live")
     try:
         shared = sys.modules.get("procession.worker.shared")
         if shared is not None:
             shared.raise_failure()
+        if breakpoints.PORT in os.environ:
+            first = int(os.environ.pop(breakpoints.PORT))
+            breakpoints.listen(first + int(os.environ["LOCAL_RANK"]))
         if is_function:
             value = program.call_function(job)
             if not channel.value(value):
@@ -67,6 +80,10 @@ def run(job: Job) -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises
         except BaseException:  # it does, before it is replaced
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if breakpoints.debugs_failures and not isinstance(e, KeyboardInterrupt):
+            from procession.worker import debugging
+
+            debugging.post_mortem(e)
         _report_error(channel, e, rebuildable=is_function)
         if not is_function:
             sys.excepthook(type(e), e, e.__traceback__)

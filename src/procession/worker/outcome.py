@@ -6,6 +6,7 @@ body. The kinds:
     V  value: the body is the pickled value of a function
     F  failed: the body is what is known at once, see `failing`; an E follows, unless the rank dies
     E  error: the body is JSON, see `description.describe`
+    B  breakpoint: a socket is passed beside it; see `worker.debugging`
 The time is in the header, so that it is known before a large value has arrived. A failure is
 reported twice because a description takes time, in which the rank may be killed, and runs code of
 the user's exception, which may do anything. The channel is a pair of connected sockets. It belongs
@@ -35,7 +36,7 @@ import time
 from select import POLLIN, poll
 
 HEADER = struct.Struct("<cQq")
-DONE, VALUE, FAILED, ERROR = b"D", b"V", b"F", b"E"
+DONE, VALUE, FAILED, ERROR, DEBUG = b"D", b"V", b"F", b"E", b"B"
 # The largest bodies in bytes that a launcher believes. An error of a function may be larger, since
 # it holds pickles of exceptions.
 LARGEST_FAILED = 64 << 10
@@ -52,6 +53,16 @@ ANSWER_MS = 200  # milliseconds for the launcher to see to the other ranks
 # The exit code that this process has announced to its launcher, because it failed. Exit handlers
 # look at it, so that they do not wait for other ranks.
 announced: int | None = None
+
+_channel: OutcomeChannel | None = None  # that of this process
+
+
+def pass_debugger(fd: int) -> str:
+    """Pass a socket for who debugs this rank; gives why that cannot be, "" if it is done."""
+    if _channel is None or not _channel.pass_on(DEBUG, fd):
+        return "it is a child process of a rank (for a DataLoader, set num_workers=0)"
+    return ""
+
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
 if TYPE_CHECKING:
@@ -72,6 +83,12 @@ class OutcomeChannel:
         self._pid = os.getpid()
         self._identity = _identity(self._fd)
         self._error_file = error_file
+        global _channel
+        _channel = self
+
+    def pass_on(self, kind: bytes, fd: int) -> bool:
+        """Pass a descriptor; gives whether that was done."""
+        return self._is_ours and self._send_fd(HEADER.pack(kind, 0, time.monotonic_ns()), fd)
 
     def done(self) -> None:
         """Report that the program came to its end."""
@@ -143,8 +160,6 @@ class OutcomeChannel:
 
     def _send_file(self, kind: bytes, body: bytes, at: int) -> bool:
         """Send a frame whose body is in a memory file; False if that cannot be done."""
-        import _socket as socket
-
         fd = -1
         try:
             fd = os.memfd_create("procession-value", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -152,18 +167,24 @@ class OutcomeChannel:
             while view:
                 view = view[os.write(fd, view) :]
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
-            header = HEADER.pack(kind.lower(), len(body), at)
-            passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", fd))]
-            channel = socket.socket(fileno=os.dup(self._fd))
-            try:
-                return channel.sendmsg([header], passed) == len(header)
-            finally:
-                channel.close()
+            return self._send_fd(HEADER.pack(kind.lower(), len(body), at), fd)
         except (OSError, MemoryError):
             return False
         finally:
             if fd >= 0:
                 os.close(fd)
+
+    def _send_fd(self, header: bytes, fd: int) -> bool:
+        import _socket as socket
+
+        passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", fd))]
+        channel = socket.socket(fileno=os.dup(self._fd))
+        try:
+            return channel.sendmsg([header], passed) == len(header)
+        except OSError:
+            return False
+        finally:
+            channel.close()
 
     def _close(self) -> None:
         if os.getpid() == self._pid and self._fd >= 0:

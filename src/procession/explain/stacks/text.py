@@ -37,6 +37,7 @@ Frame = tuple[str, int, str]  # file, line (0: not known), function
 
 _HEAD = re.compile(r"(Stack|Current thread .*|Thread .*) \(most recent call")
 _FRAME = re.compile(r'  File (?:"(.*)"|\?\?\?), line ([0-9]{1,9}|\?\?\?) in (.*)$')
+_DEBUGGED = "/procession/worker/debugging.py"
 # Frames of ours below a program, and those of Python between them and the program.
 _BELOW = re.compile(
     r"(^|/)procession/(worker/(bootstrap|setup|program|process|ending|outcome|streams)|agent/\w+)\.py$"
@@ -95,6 +96,8 @@ def stack_of(rank: int, pid: int | None, state: str, letter: str, dump: bytes) -
     shown = read_dump(text)
     if shown and shown[-1][2] == "_bootstrap":
         shown = ()  # a thread that is not the main one has got the signal
+    if any(file.endswith(_DEBUGGED) for file, _, _ in shown):
+        return Stack(rank, pid, "is stopped in its debugger", letter, (), text)
     frames = own_frames(shown)
     if not frames and not state:
         state = "shows no frame of the program" if shown else "shows no stack"

@@ -1,0 +1,96 @@
+"""`procession debug`: Python's debugger in the ranks of a run, at the prompt of this terminal."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import threading
+from typing import Any
+
+from procession.cli import readers
+from procession.cli.commands import parser_of
+from procession.cli.say import say_note
+from procession.cli.words import Option
+from procession.control.ask import Ended
+from procession.control.prompt import Prompt, edited
+from procession.control.runs import Run, connect
+from procession.explain.stacks import merge
+
+EPILOG = """\
+At the prompt, type what Python's pdb knows (help lists it), and:
+
+  ranks           list the ranks that have stopped
+  rank 5          go on with rank 5
+  all p x.shape   have all ranks that have stopped obey a command
+  0-3 next        have these ranks do so
+  detach          let all ranks go on, and leave
+  q               end the run, after a question
+
+Ctrl-C stops a rank that runs.
+
+exit codes: 0; 1 if the run does not answer, or cannot be debugged; 2 for a wrong command line, or
+where there is no such run.
+
+examples:
+  procession debug last               at a breakpoint(), or wait for one
+  procession debug train.py --rank 3  stop rank 3 where it is
+"""
+PARSERS = {
+    "debug": parser_of(
+        "debug", "RUN [--rank N]", EPILOG,
+        (
+            Option(("--rank",), "N", "stop this rank at its next line", read=readers.count),
+            Option(("--here",), "", "leave when no rank is stopped"),
+        ),
+    ),
+}  # fmt: skip
+
+
+def debug(options: dict[str, Any], run: Run) -> int:
+    """Debug a run; returns the exit code."""
+    rank: int | None = options.get("rank")
+    if not run.socket:
+        why = "cannot be reached" if run.runs else "has ended: no rank is there"
+        PARSERS["debug"].error(f"{run.id} {why}")
+    with connect(run) as connection:
+        nproc = int(connection.ask("debug")["nproc"])
+        if rank is not None and rank >= nproc:
+            PARSERS["debug"].error(f"there is no rank {rank}: the ranks are 0 to {nproc - 1}")
+        session = Prompt(
+            connection, stays=not options.get("here"), look=lambda rank: _place_of(rank, run)
+        )
+        if rank is not None:
+            session.halt(rank)
+
+        def leave(*_: object) -> None:
+            if session.asks:
+                raise Ended("it has ended")
+
+        # A prompt waits in C: the end of the run has to interrupt it.
+        signal.signal(signal.SIGTERM, leave)
+        threading.Thread(target=_watch, args=(connection.socket,), daemon=True).start()
+        with edited(session.complete):
+            try:
+                session.run()
+            except Ended:
+                print()
+                say_note(f"{run.id} has ended")
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the connection ends
+    return 0
+
+
+def _place_of(rank: int, run: Run) -> str:
+    """Say where a rank is."""
+    with connect(run) as other:  # events on the first one are not lost
+        stacks: list[dict[str, Any]] = other.ask("stacks")
+    return merge.format([s for s in stacks if s["rank"] == rank]).rstrip()
+
+
+def _watch(sock: socket.socket) -> None:
+    """Wait for the end of a connection, and say so."""
+    hangup = select.poll()
+    hangup.register(sock, select.POLLRDHUP)
+    hangup.poll()
+    os.kill(os.getpid(), signal.SIGTERM)
