@@ -20,7 +20,7 @@ BIN := $(VENV)/bin
 INSTALL := .ci/install $(BIN)/python test
 BENCH_VENV ?= .venv-bench
 FRAMEWORKS_VENV ?= .venv-frameworks
-# The versions that docs/frameworks/index.md was measured with, and later ones.
+# The versions that docs/integrations/frameworks.md was measured with, and later ones.
 FRAMEWORKS := 'accelerate>=1.15,<2' 'transformers>=5.23,<6' 'lightning>=2.6,<3' 'torchx>=0.7,<0.8'
 # What depends on Python itself: processes, signals, pickles, interpreters that start and end.
 SYSTEM := by_value end_launcher inherited interposed rank_environment rank_title result_pipe results ends \
@@ -62,7 +62,7 @@ test-frameworks: $(FRAMEWORKS_VENV)/.frameworks
 
 bench: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
-	$(BENCH_VENV)/bin/python benchmarks/table.py --write docs/performance.md
+	$(BENCH_VENV)/bin/python benchmarks/table.py --write docs/background/comparison.md
 
 chaos: $(VENV)/.test
 	$(BIN)/python -m chaos --write $(CHAOS)
@@ -76,6 +76,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/python docs/check_prose.py
 	$(BIN)/python benchmarks/structure.py --check
 
 format: $(VENV)/.test

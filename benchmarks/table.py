@@ -1,7 +1,7 @@
 """Write the results as a table.
 
-python benchmarks/table.py                                  # print the table of results.json
-python benchmarks/table.py --write docs/performance.md      # put it there, between the markers
+python benchmarks/table.py              # print the table of results.json
+python benchmarks/table.py --write docs/background/comparison.md   # put it between the markers
 """
 
 import json

@@ -2,7 +2,7 @@
 
 python -m chaos.compare [TRIALS] [--write]    # in an environment that has torch; 3 trials of each
 
-Each launcher has the same 4 ranks, in plain Python. --write: into docs/reliability.md.
+Each launcher has the same 4 ranks, in plain Python. --write: into docs/background/guarantees.md.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any
 from chaos import processes
 from chaos.launchers import COMMAND, OWN, Launcher
 from chaos.programs import pairs, peer_rank
-from chaos.results import PAGE
 from docs.markers import between
 
+PAGE = Path(__file__).parent.parent / "docs" / "background" / "guarantees.md"
 NPROC, START, PATIENCE = 4, 60.0, 40.0  # seconds
 RANK = peer_rank.__file__
 AT_ONCE = pairs.KINDS[2:]  # the process is gone in the moment of its failure

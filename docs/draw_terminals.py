@@ -77,7 +77,8 @@ def capture(scene: Scene, width: int) -> str:
         for program in PROGRAMS:
             shutil.copy(PICTURES / program, place)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        env = {**os.environ, "PATH": path, "TERM": "xterm", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+        env = {**os.environ, "PATH": path, "TERM": "xterm", "NO_COLOR": "1", "PYTHONUTF8": "1",
+               "OMP_NUM_THREADS": "1"}  # of which is told only once  # fmt: skip
         beside = None
         if scene.beside:
             quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

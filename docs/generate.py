@@ -7,7 +7,6 @@ from importlib import import_module
 
 WRITERS = (
     "eventkinds",
-    "write_options",
     "write_reference",
     "write_share",
     "write_start_times",

@@ -1,52 +1,61 @@
-"""Docs/options.md, from the table of options in the code."""
+"""The options of `procession run` for the page of commands, from the table in the code."""
 
-from pathlib import Path
+import textwrap
 
 from procession.cli.options import TABLE
 from procession.cli.words import ENGINES, NOT_WITH_ENGINES, ONE_MACHINE, Option
 
-FILE = Path(__file__).with_name("options.md")
 HEAD = """\
-# Options of `procession run`
+# Options and commands
 
-<!-- written by docs/write_options.py from src/procession/cli/options.py -->
+<!-- written by docs/write_reference.py and write_options.py -->
 
-An option may be said in five places. What comes first in this list counts:
+`procession run -h` prints the twenty options that most people need. `--help-all` prints all.
+
+## Where to set options
+
+The first one in this list counts:
 
 1. the command line: `--log-dir runs`;
 2. a variable: `PROCESSION_LOG_DIR=runs`; a flag is `1` or `0`;
-3. torchrun's variable, for options that torchrun has: `PET_LOG_DIR=runs`;
+3. torchrun's variable, for options of torchrun: `PET_LOG_DIR=runs`;
 4. the TOML file of `--config`: `log-dir = "runs"`; a flag is `true` or `false`;
-5. the table `[tool.procession]` of the nearest `pyproject.toml`, here or in a directory above.
+5. the table `[tool.procession]` of the nearest `pyproject.toml`, here or in a parent directory.
 
-Names in TOML may have dashes or underscores. `--env` is a table there, and has no variable;
-`--config` is for the command line and its variable. An empty variable, or an empty text in TOML,
-puts an option back to its default.
+Besides:
 
-An option that does not apply to a run is refused on the command line. Anywhere else it is left out,
-with a note. Of two options that exclude each other, the one from the earlier place counts; two from
-the same place are refused.
+- In TOML, use dashes or underscores. `--env` is a table there, and has no variable. `--config`
+  has no entry in a file.
+- An empty value sets an option back to its default.
+- An option that does not apply to a run is an error on the command line. Elsewhere, it is ignored
+  with a note.
+- Of two options that exclude each other, the one from the earlier source counts. In the same
+  source, they are an error.
+- `procession-torchrun` accepts the options marked *torchrun*, on the command line and in `PET_`
+  variables. It reads no file.
 
-`procession-torchrun` takes the options that are marked *torchrun*, on the command line and from
-`PET_` variables, and reads no file.
+## Options of `procession run`
 """
 
 
 def text() -> str:
-    """Write the page."""
+    """Write the part."""
     parts = [HEAD]
     for heading, rows in TABLE.items():
-        parts.append(f"\n## {(heading or 'ranks').capitalize()}\n\n")
-        parts.append("| option | meaning | applies to |\n|---|---|---|\n")
-        parts += [_row(option) for option in rows]
+        title = (heading or "ranks").capitalize()
+        parts.append(f'\n??? abstract "{title}"\n\n')
+        lines = ["| Option | Meaning | Applies to |", "|---|---|---|", *map(_row, rows)]
+        parts.append(textwrap.indent("\n".join(lines) + "\n", "    "))
     return "".join(parts)
 
 
 def _row(option: Option) -> str:
     names = ", ".join(f"`{name}`" for name in option.names)
     value = f" `{option.metavar}`" if option.metavar else ""
+    if option.bare:  # a value stands in the same word
+        names, value = f"{names[:-1]}[={option.metavar}]`", ""
     cells = [names + value, option.help, _applies(option)]
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _applies(option: Option) -> str:
@@ -63,8 +72,3 @@ def _applies(option: Option) -> str:
     if option.torchrun:
         found.append("*torchrun*")
     return ", ".join(found)
-
-
-def files() -> dict[Path, str]:
-    """Give the page."""
-    return {FILE: text()}

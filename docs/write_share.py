@@ -35,6 +35,7 @@ def options_of(parser: Parser) -> list[str]:
     lines: list[str] = []
     for option in parser.options.values():
         value = f" \\fI{roff(option.metavar)}\\fR" if option.metavar else ""
+        value = f"[={value.lstrip()}]" if option.bare else value
         names = ", ".join(f"\\fB{roff(name)}\\fR" for name in option.names)
         lines += [".TP", names + value, roff(option.help)]
     return lines

@@ -1,6 +1,6 @@
 """Writes into the README how long launches take, from benchmarks/results.json.
 
-The figures are those of docs/performance.md, medians of all samples.
+The figures are those of docs/background/comparison.md, medians of all samples.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class Reader:
         elif kind == "piece":
             self._frames.add(*words)
         elif kind == "frame":
-            self._frames.take(*words)
+            self._frames.take_frame(*words)
         else:
             self._frames.take_file(*words, *fds)
 

@@ -18,7 +18,7 @@ from functools import partial
 
 import procession
 from procession.engines.contract import EngineEvent, NodeCommand, take_invitation
-from procession.engines.link import Link
+from procession.engines.link import NodeLink
 from procession.engines.plain import Fields, plain_group, plain_rank
 from procession.engines.wire import Message
 from procession.system.eventloop import EventLoop
@@ -61,7 +61,7 @@ def simulate(count: int) -> None:
     invitation, loop, begun = take_invitation(os.environ), EventLoop(), time.monotonic_ns()
     cause = RankEnd(0, 1, Outcome.EXITED, Exit(1), started_at=begun, happened_at=begun)
     killed = cause.__replace__(outcome=Outcome.SIGNALLED, exit=Exit(None, 15))
-    links: list[Link] = []
+    links: list[NodeLink] = []
     heard, moments = Counter[str](), dict[str, float]()
 
     def take(slot: int, message: Message) -> None:
@@ -89,14 +89,14 @@ def simulate(count: int) -> None:
         moments["failed"] = time.monotonic()
         links[0].send("failed", {"attempt": 0, "end": plain_rank(cause)})
 
-    def end(link: Link, state: str, *failures: RankEnd) -> None:
+    def end(link: NodeLink, state: str, *failures: RankEnd) -> None:
         ended = tuple(killed.__replace__(rank=k) for k in range(len(failures), RANKS))
         told = {"end": plain_group(GroupEnd("nodes", RANKS, failures=failures, ended=ended))}
         link.send("ended", {**ENDED, **told, "state": state})
 
     for slot in range(count):
         sock, heed = socket.create_connection(invitation.at[-1]), partial(take, slot)
-        links.append(Link(loop, sock, invitation.key, "agent", heed, sys.exit))
+        links.append(NodeLink(loop, sock, invitation.key, "agent", heed, sys.exit))
         links[slot].send("hello", {**HELLO, "slot": slot, "host": f"n{slot}", "pid": slot})
     while heard["bye"] < count:
         loop.turn()

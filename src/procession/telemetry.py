@@ -95,7 +95,7 @@ class Tracing:
         elif self._attempt is not None:
             self._attempt.add_event(event.kind, timestamp=at)
 
-    def _begin(
+    def _begin_span(
         self, title: str, parent: Span | None, at: int, attributes: Mapping[str, Any]
     ) -> Span:
         """Begin a span. attributes: by their names without the prefix."""
@@ -111,15 +111,15 @@ class Tracing:
         if self._group is None:
             self._first = facts["first"]
             told = {name: facts[name] for name in OF_GROUP}
-            self._group = self._begin(f"group {facts['name']}", None, at, told)
+            self._group = self._begin_span(f"group {facts['name']}", None, at, told)
         self._end_attempt(at)
-        self._attempt = self._begin(f"attempt {number}", self._group, at, {"attempt": number})
+        self._attempt = self._begin_span(f"attempt {number}", self._group, at, {"attempt": number})
 
     def _begin_rank(self, attempt: int, rank: int, at: int) -> Span:
         if rank not in self._ranks:
             numbers = {"rank": self._first + rank, "local_rank": rank, "attempt": attempt}
             title = f"rank {self._first + rank}"
-            self._ranks[rank] = self._begin(title, self._attempt, at, numbers)
+            self._ranks[rank] = self._begin_span(title, self._attempt, at, numbers)
         return self._ranks[rank]
 
     def _take_of_rank(self, event: Event, rank: int, at: int) -> None:

@@ -99,7 +99,7 @@ def test_the_table_says_what_was_met_and_what_was_missed():
 
 
 def test_the_page_gets_a_table_between_its_markers():
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "background" / "comparison.md").read_text(encoding="utf-8")
     once = table.between(page, "results", table.tables([result()]))
     assert "| `start`" in once
     assert table.between(once, "results", table.tables([result()])) == once

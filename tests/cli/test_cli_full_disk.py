@@ -129,7 +129,7 @@ def test_a_console_on_a_full_disk(words):
     if "echo" in words:
         assert line.startswith("procession: output of ranks is lost: the standard output did not")
     else:
-        assert line.startswith("procession: what was to be printed is lost (No space left on devi")
+        assert line.startswith("procession: printed output is lost (No space left on devi")
 
 
 def test_a_reader_that_has_gone_is_no_loss():

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from commandline import run
+from commandline import Terminal, run
 
 CPUS = sorted(os.sched_getaffinity(0))
 EACH = max(1, len(CPUS) // 2)
@@ -15,10 +15,28 @@ def threads(count, of=None):
     return f"procession: {said} [P401]"
 
 
-def test_what_is_set_is_said_in_one_line():
-    done = run("-n", 2, "sh", "-c", "echo $OMP_NUM_THREADS")
-    assert done.stderr == threads(EACH) + "\n"
-    assert sorted(done.stdout.splitlines()) == [f"[0] {EACH}", f"[1] {EACH}"]
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], threads(EACH)),
+        pytest.param(
+            ["--cpus-per-rank", "1"], threads(1, "the CPUs of each"),
+            marks=pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_set_is_said_once_and_to_a_person(tmp_path, words, said):
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    shown = []
+    for _ in range(2):
+        with Terminal("run", "-n", 2, *words, "true", env=env) as terminal:
+            assert terminal.end() == 0
+            shown.append(terminal.lines)
+    assert shown == [[said], []]
+    done = run("-n", 2, *words, "sh", "-c", "echo $OMP_NUM_THREADS", env=env)
+    assert done.stderr == ""
+    each = said.partition("=")[2].partition(" ")[0]
+    assert sorted(done.stdout.splitlines()) == [f"[0] {each}", f"[1] {each}"]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +57,6 @@ def test_nothing_is_said_of_what_is_not_set(words, env):
 def test_cpus_of_their_own():
     see = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])"
     done = run("-n", 2, "--cpus-per-rank", 1, "python3", "-c", see)
-    assert done.stderr == threads(1, "the CPUs of each") + "\n"
     shown = sorted(line.partition("] ")[2] for line in done.stdout.splitlines())
     assert len(set(shown)) == 2
     assert all(line.endswith("] 1") and "," not in line for line in shown)

@@ -55,7 +55,7 @@ def refused(refusal):
 
 WRONG = [
     # What is to be run.
-    ("", "PROGRAM is missing: say what to run"),
+    ("", "PROGRAM is missing; type procession run -n 4 train.py"),
     ("--max-restarts good.py", "it was taken for the value of the option before it"),
     ("book.ipynb", "'book.ipynb' is a notebook"),
     ("missing.py", "there is no script 'missing.py'"),
@@ -132,7 +132,7 @@ VALUES = [
     ("--nnodes 2 --rdzv-backend c10d --stdin 0", "ranks on other machines cannot read this"),
     ("--node-rank 1", "numbered 0 to 0"),
     # Engines.
-    ("--engine lsf", "--engine: there is no engine 'lsf'; there are slurm, ray, ssh, none"),
+    ("--engine lsf", "--engine: unknown engine 'lsf'; choose slurm, ray or ssh; none disables"),
     ("--lease 5", "--lease needs --engine"),
     ("--engine ray --engine-options x", "--engine-options is for --engine ssh"),
     ("--engine ssh", "on which hosts? Say --hosts h1,h2 or --hostfile FILE"),

@@ -29,7 +29,7 @@ def test_each_restart_is_said_when_it_is_decided(tmp_path):
         *(" attempt 0", " attempt 1"),
     ]
     assert "; attempt 1 starts in " in said[0]
-    assert "note: not started again: it was started again 2 times" in done.stderr
+    assert "note: not restarted: 2 of 2 restarts are used" in done.stderr
 
 
 def test_a_signal_while_it_waits_to_start_again_is_told_beside_the_failure(tmp_path):

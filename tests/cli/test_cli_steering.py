@@ -18,7 +18,7 @@ TICKS = """
     while True:
         time.sleep(0.02)
         number += 1
-        print("tick", number)
+        print(f"tick {number}\\n", end="")  # in one call: it is ended at any moment
 """
 
 
@@ -229,7 +229,7 @@ def test_an_empty_word_is_no_run(waiting, tmp_path):
     with Watched("run", waiting, cwd=tmp_path) as launcher:
         launcher.shows(b"ready")
         done = command("stop", "", cwd=tmp_path)
-        assert (done.returncode, "say which run" in done.stderr) == (2, True)
+        assert (done.returncode, "name a run; procession ps lists them" in done.stderr) == (2, True)
         launcher.signal(signal.SIGINT)
         launcher.end()
 

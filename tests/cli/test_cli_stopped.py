@@ -24,12 +24,12 @@ RAISES = """
     import os, sys, time
     rank = int(os.environ["RANK"])
     print("ready", flush=True)
-    open(sys.argv[1] + os.environ["RANK"], "w").close()
-    while len(os.listdir(os.path.dirname(sys.argv[1]))) < 4:
-        time.sleep(0.01)
     if rank == 1:
+        while len(os.listdir(os.path.dirname(sys.argv[1]))) < 3:
+            time.sleep(0.01)
         raise ValueError("the first one")
     try:
+        open(sys.argv[1] + os.environ["RANK"], "w").close()
         time.sleep(1000)
     finally:
         raise RuntimeError("Connection closed by peer")

@@ -169,15 +169,14 @@ def test_signal_cuts_off_what_is_not_read(tmp_path, place, number):
         os.kill(it.pid, number)
         assert it.process.wait(20) == 128 + number
     assert errors.read_text().splitlines()[1:] == [
-        "procession: the console did not take all output in time; the rest of it is not shown "
-        "[P407]",
+        "procession: the console did not accept all output in time; the rest is not shown [P407]",
         f"procession: talk.py had done its work before {number.name} [P412]",
     ]
 
 
 # -- one that goes away
 
-UNREAD = "procession: nobody reads the standard output any more; the group was stopped [P306]\n"
+UNREAD = "procession: the reader of stdout has exited; the group was stopped [P306]\n"
 # Says one line, and goes on when it is told to: by then the reader has gone.
 TELL = """
     import os, pathlib, sys, time

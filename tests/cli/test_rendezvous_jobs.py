@@ -65,8 +65,8 @@ def test_one_cause_everywhere_and_what_cannot_join(tmp_path):
         for each in others:
             assert each.end(PATIENCE) == 1
             assert b"no rendezvous at 127.0.0.1" in each.err
-        assert b"no secret is set: whoever reaches" in others[1].err
-        assert bytes(first.err).count(b"127.0.0.1 was turned away: ") == 1
+        assert b"no secret is set: everyone who reaches" in others[1].err
+        assert bytes(first.err).count(b"127.0.0.1 was refused: ") == 1
         second = open_.enter_context(launcher(*line, node=1, **KEY))
         assert (first.end(PATIENCE), second.end(PATIENCE)) == (1, 1)
     for each in (first, second):

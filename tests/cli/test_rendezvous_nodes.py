@@ -91,7 +91,7 @@ def test_launchers_find_each_other_in_any_order(tmp_path, machines, count, order
             "TORCHELASTIC_MAX_RESTARTS": "2",
         }  # fmt: skip
     for each in launchers:
-        assert b"no secret is set: whoever reaches" in each.err
+        assert b"no secret is set: everyone who reaches" in each.err
 
 
 @pytest.mark.torch

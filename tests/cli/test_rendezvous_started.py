@@ -160,7 +160,7 @@ def test_tasks_without_a_secret_say_once_who_may_join(tmp_path):
         launcher({**step(0), **none}, script, go, 9) as first,
     ):
         ended((first, second), 0, 0)
-    assert first.err.count(b"no secret is set: whoever reaches 127.0.0.1:") == 1
+    assert first.err.count(b"no secret is set: everyone who reaches 127.0.0.1:") == 1
     assert second.err == b""
 
 

@@ -73,7 +73,7 @@ def test_the_host_is_killed(machines, training):
         said = bytes(each.err)
         assert b"procession: node 0 (" in said
         assert b"which hosts the rendezvous, is lost (its connection " in said
-        assert b"; if enough are left, they go on" in said
+        assert b"; if enough nodes remain, they continue" in said
     at = machines[1].address.encode()
     assert b"this machine hosts the rendezvous now, at " + at in second.err
     assert b"hosts the rendezvous now" not in third.err

@@ -1,7 +1,7 @@
 """The same work on Slurm, Ray and ssh: 6 ranks on 3 nodes, and what may befall them.
 
 With PROCESSION_CLUSTER_TABLE=FILE, what was measured is appended to that file, one JSON object per
-line, for the table of docs/clusters.md.
+line, for the table of docs/clusters/index.md.
 """
 
 import json

@@ -1,13 +1,13 @@
 """What is chosen to be ended, and what never."""
 
 from seams.control import left_behind
-from seams.system import Seen
+from seams.system import ProcessInfo
 
 ALIVE = {"1-1-1": False, "500-5-1": True, "9-9-2": None}
 
 
 def process(pid, parent, mark=""):
-    return Seen(pid, parent, pid, 1, env={"PROCESSION_LAUNCHER": mark} if mark else {})
+    return ProcessInfo(pid, parent, pid, 1, env={"PROCESSION_LAUNCHER": mark} if mark else {})
 
 
 def chosen(*processes, own=99):

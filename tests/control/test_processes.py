@@ -4,7 +4,7 @@ import os
 import subprocess
 
 from seams.control import read_processes
-from seams.system import Seen, below
+from seams.system import ProcessInfo, below
 from support import until
 
 
@@ -22,5 +22,5 @@ def test_a_process_is_read_as_it_is():
 
 
 def test_a_circle_of_parents_is_no_endless_loop():
-    one, other = (Seen(pid, above, pid, 1) for pid, above in ((10, 11), (11, 10)))
+    one, other = (ProcessInfo(pid, above, pid, 1) for pid, above in ((10, 11), (11, 10)))
     assert below([10], {10: one, 11: other}) == {10, 11}

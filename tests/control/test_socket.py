@@ -17,9 +17,9 @@ from clients import connected, sockets, start
 import procession
 from seams.control import (
     Connection,
-    Ended,
     NotAnswered,
     Refused,
+    RunEnded,
     open_runtime,
     runtime_directory,
 )
@@ -111,7 +111,7 @@ def test_a_fork_of_the_launcher_holds_nothing_open():
     os.close(read)
     group.kill()
     group.wait()
-    with pytest.raises(Ended):
+    with pytest.raises(RunEnded):
         Connection(group.run_id)
     os.close(write)
     assert os.waitpid(pid, 0)[1] == 0

@@ -5,23 +5,23 @@ import copy
 import pytest
 
 from seams.jobs import (
-    Arm,
-    Deadline,
-    DeadlineKind,
     Decided,
     Drop,
     Happened,
     IllegalEvent,
+    JobArm,
+    JobDeadline,
+    JobDeadlineKind,
     JobLife,
     JobPhase,
+    JobStop,
+    JobStopWanted,
     Launch,
     Leaves,
     Meet,
     Met,
     Slot,
     SlotEvent,
-    Stop,
-    StopWanted,
 )
 
 
@@ -31,7 +31,7 @@ def told(kind, slot, **more):
 
 def joined(nodes=2, slots=2):
     life = JobLife.of(nodes, slots)
-    assert life.begin() == [Arm(Deadline(DeadlineKind.GATHER, 0))]
+    assert life.begin_job() == [JobArm(JobDeadline(JobDeadlineKind.GATHER, 0))]
     actions = [a for slot in range(slots) for a in life.handle(told("JOINED", slot))]
     return life, actions
 
@@ -50,13 +50,13 @@ def running(nodes=2, slots=2):
 def elastic(least, most, there, **how):
     """A job that began with `there` nodes, in slots from 0 on."""
     life = JobLife.of(most, most + 1, least=least, open=True, **how)
-    actions = life.begin()
+    actions = life.begin_job()
     life.keys = {slot: (f"host{9 - slot}", 1) for slot in range(most + 1)}
     for slot in range(there):
         actions += life.handle(told("JOINED", slot))
     if there < most:
-        assert actions[-1] == Arm(Deadline(DeadlineKind.LAST_CALL, 0))
-        actions = life.handle(Deadline(DeadlineKind.LAST_CALL, 0))
+        assert actions[-1] == JobArm(JobDeadline(JobDeadlineKind.LAST_CALL, 0))
+        actions = life.handle(JobDeadline(JobDeadlineKind.LAST_CALL, 0))
     places = tuple(range(there))[::-1]  # by their keys
     assert actions[-1] == Meet(places[0])
     assert life.handle(Met(0)) == [Launch(0, places)]
@@ -70,17 +70,17 @@ def next_attempt(life):
     """The actions from the end of all ranks to the launch of the next attempt."""
     actions = [a for slot in life.busy for a in life.handle(told("ENDED", slot, ok=False))]
     number = life.attempt
-    assert actions[-1] == Arm(Deadline(DeadlineKind.BACKOFF, number))
-    actions += life.handle(Deadline(DeadlineKind.BACKOFF, number))
+    assert actions[-1] == JobArm(JobDeadline(JobDeadlineKind.BACKOFF, number))
+    actions += life.handle(JobDeadline(JobDeadlineKind.BACKOFF, number))
     if life.phase is JobPhase.GATHERING:
-        actions += life.handle(Deadline(DeadlineKind.LAST_CALL, number + 1))
+        actions += life.handle(JobDeadline(JobDeadlineKind.LAST_CALL, number + 1))
     return actions + life.handle(Met(number + 1))
 
 
 def test_the_host_ends_a_job_that_others_may_go_on_with():
     """It needs half of the last world, and of those before until all nodes know the last one."""
     life = elastic(1, 4, 4, elects=True)
-    assert life.handle(told("GONE", 3))[0] == Stop((0, 1, 2), failed=True)
+    assert life.handle(told("GONE", 3))[0] == JobStop((0, 1, 2), failed=True)
     assert life.handle(told("GONE", 2)) == []
     assert not life.isolated  # the host has the casting vote
     assert next_attempt(life)[-1] == Launch(1, (1, 0))
@@ -106,7 +106,7 @@ def test_nodes_that_leave_have_agreed():
 def test_a_new_host_needs_more_than_half_of_the_last_world():
     life = JobLife.of(4, 5, least=1, open=True, elects=True)
     life.inherit(attempt=3, regrouped=2, size=4)
-    life.begin()
+    life.begin_job()
 
     def votes(slot):
         life.take_vote(slot)
@@ -115,17 +115,17 @@ def test_a_new_host_needs_more_than_half_of_the_last_world():
     assert votes(0) == []
     assert life.handle(told("JOINED", 3)) == []  # a node of no world
     assert votes(1) == []
-    assert votes(2)[-1] == Arm(Deadline(DeadlineKind.LAST_CALL, 3))
+    assert votes(2)[-1] == JobArm(JobDeadline(JobDeadlineKind.LAST_CALL, 3))
     assert life.handle(told("GONE", 2)) == []
-    assert life.handle(Deadline(DeadlineKind.LAST_CALL, 3)) == []
-    assert life.handle(Deadline(DeadlineKind.GATHER, 3)) == []
+    assert life.handle(JobDeadline(JobDeadlineKind.LAST_CALL, 3)) == []
+    assert life.handle(JobDeadline(JobDeadlineKind.GATHER, 3)) == []
     assert life.phase is JobPhase.FAILED
 
 
 @pytest.mark.parametrize("news", ["GONE 2, ENDED 0, ENDED 1", "ENDED 0, ENDED 1, ENDED 2, GONE 2"])
 def test_where_fewer_than_the_least_are_left_the_attempt_has_failed(news):
     """So it counts as a restart, and is no change of the size."""
-    life, due = elastic(3, 4, 4), Deadline(DeadlineKind.BACKOFF, 0)
+    life, due = elastic(3, 4, 4), JobDeadline(JobDeadlineKind.BACKOFF, 0)
     events = [told(each[:-2], int(each[-1])) for each in ["GONE 3", *news.split(", ")]]
     for event in (*events, due, Decided(0, again=True), due):
         life.handle(event)
@@ -134,13 +134,16 @@ def test_where_fewer_than_the_least_are_left_the_attempt_has_failed(news):
 
 def test_stops():
     life = running()
-    assert life.handle(StopWanted()) == [Stop((0, 1)), Arm(Deadline(DeadlineKind.STOP, 0))]
-    assert life.handle(StopWanted()) == []
-    killed = [Stop((0, 1), kill=True), Arm(Deadline(DeadlineKind.KILL, 0))]
-    assert copy.deepcopy(life).handle(StopWanted(kill=True)) == killed
-    assert life.handle(Deadline(DeadlineKind.STOP, 0)) == killed
+    assert life.handle(JobStopWanted()) == [
+        JobStop((0, 1)),
+        JobArm(JobDeadline(JobDeadlineKind.STOP, 0)),
+    ]
+    assert life.handle(JobStopWanted()) == []
+    killed = [JobStop((0, 1), kill=True), JobArm(JobDeadline(JobDeadlineKind.KILL, 0))]
+    assert copy.deepcopy(life).handle(JobStopWanted(kill=True)) == killed
+    assert life.handle(JobDeadline(JobDeadlineKind.STOP, 0)) == killed
     life.handle(told("ENDED", 1))
-    assert life.handle(Deadline(DeadlineKind.KILL, 0)) == [Drop((0,))]
+    assert life.handle(JobDeadline(JobDeadlineKind.KILL, 0)) == [Drop((0,))]
     assert life.handle(told("GONE", 0)) == []
     assert life.phase is JobPhase.STOPPED
     assert life.failed == ()
@@ -172,14 +175,14 @@ def choices(life):
     if life.phase is JobPhase.DECIDING:
         yield Decided(life.attempt, again=life.attempt < 2)
         yield Decided(life.attempt, again=False)
-    for kind in DeadlineKind:
-        if kind is not DeadlineKind.BACKOFF or life.attempt < (1 if life.open else 2):
-            yield Deadline(kind, life.attempt)
+    for kind in JobDeadlineKind:
+        if kind is not JobDeadlineKind.BACKOFF or life.attempt < (1 if life.open else 2):
+            yield JobDeadline(kind, life.attempt)
     for slot in range(life.count):
         if life.can_spare(slot):
             yield Leaves(slot)
-    yield StopWanted()
-    yield StopWanted(kill=True)
+    yield JobStopWanted()
+    yield JobStopWanted(kill=True)
 
 
 def key(life):
@@ -231,7 +234,7 @@ def test_walk_over_all_states(nodes, slots, how):
         if life.phase in (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.STOPPING):
             assert life.busy
         for event in choices(life):
-            if life.elects and (isinstance(event, Leaves) or event == StopWanted(kill=True)):
+            if life.elects and (isinstance(event, Leaves) or event == JobStopWanted(kill=True)):
                 continue  # the walk without elections has these; with both it takes long
             later = copied(life)
             for action in later.handle(event):
@@ -239,7 +242,7 @@ def test_walk_over_all_states(nodes, slots, how):
                     assert not later.isolated
                     assert first.least <= len(set(action.slots)) == later.nodes <= nodes
                     assert all(later.slots[s] is Slot.BUSY for s in action.slots)
-                if isinstance(action, Stop):
+                if isinstance(action, JobStop):
                     assert action.slots
                 assert not later.phase.final
             leads_to.setdefault(key(later), set()).add(here)

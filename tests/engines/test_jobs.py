@@ -390,7 +390,7 @@ def test_node_processes_that_go_by_themselves_are_not_killed(code):
         ({"engine": None}, "needs an engine"),
         ({"engine": None, "rendezvous": 29400}, "rendezvous must be 'HOST:PORT'"),
         ({"devices": "tpus"}, "devices must be one of auto, "),
-        ({"engine": "lsf"}, "there is no engine 'lsf'; there are slurm, ray, ssh"),
+        ({"engine": "lsf"}, "unknown engine 'lsf'; choose slurm, ray or ssh"),
     ],
 )
 def test_what_is_refused_before_anything_starts(options, words):

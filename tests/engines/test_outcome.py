@@ -75,18 +75,20 @@ def test_as_far_as_clocks_of_machines_can_be_compared(trip, named):
     )
     (later,) = parts[1].end.failures
     parts[1].end = parts[1].end.__replace__(failures=(later.__replace__(happened_at=105 * ms),))
-    parts[1].clocks.take((90 - trip) * ms, (90 - trip // 2) * ms, 90 * ms)
+    parts[1].clocks.take_round_trip((90 - trip) * ms, (90 - trip // 2) * ms, 90 * ms)
     assert [end.rank for end in end_of(*parts).together] == named
 
 
 def test_a_round_trip_says_less_of_clocks_the_longer_it_is_ago():
     second = 1_000_000_000
     clocks = Clocks()
-    clocks.take(0, 500, 1000)
+    clocks.take_round_trip(0, 500, 1000)
     assert clocks.ours(7000) == 7000
-    clocks.take(second, second + 501_000, second + 1_000_000)  # a slow one, soon afterwards
+    clocks.take_round_trip(
+        second, second + 501_000, second + 1_000_000
+    )  # a slow one, soon afterwards
     assert clocks.ours(7000) == 7000
     late = 3600 * second  # clocks differ by a millisecond now
-    clocks.take(late, late + 1_002_000, late + 4000)
+    clocks.take_round_trip(late, late + 1_002_000, late + 4000)
     assert clocks.ours(late + 1_000_000) == late
     assert clocks.doubt(late + 4000) == 2000

@@ -43,7 +43,7 @@ def test_restarts_count_for_the_whole_job(tmp_path):
     assert len(lives(tmp_path)) == 4 + 3
     assert caught.value.cause.rank == 0
     said = str(caught.value)
-    assert "not started again: it was started again 3 times, which is the most" in said
+    assert "not restarted: 3 of 3 restarts are used" in said
     notes = [note for note in caught.value.end.notes if "exited with code 5" in note]
     assert len(notes) == 3
     for note in notes:
@@ -94,7 +94,7 @@ def test_what_it_answers_is_obeyed(tmp_path, raises):
     assert caught.value.cause.rank == 3
     assert len(lives(tmp_path)) == 4
     why = "on_failure raised KeyError: 'fault'" if raises else "on_failure said so"
-    assert f"not started again: {why}" in str(caught.value)
+    assert f"not restarted: {why}" in str(caught.value)
 
 
 def test_a_stop_while_it_is_being_decided(tmp_path):

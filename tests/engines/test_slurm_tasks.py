@@ -42,7 +42,7 @@ def test_why_a_task_ended_is_told_with_its_last_words(late):
         "srun: error: n3: task 2: Killed",
     ]
     for line in [*lines[5:], *lines[:5]] if late else lines:
-        engine._hear(step, line)
+        engine._pass_line_on(step, line)
 
     def gone():
         return sorted((each.slot, each.why) for each in told if isinstance(each, SlotGone))

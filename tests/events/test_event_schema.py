@@ -46,7 +46,7 @@ def test_every_fact_is_told_by_an_event():
 
 
 def test_the_page_has_every_kind_and_fact():
-    page = (DOCS / "events.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "events.md").read_text(encoding="utf-8")
     assert [n for n in (*KINDS, *FACTS) if f"`{n}`" not in page] == []
 
 

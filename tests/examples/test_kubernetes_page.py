@@ -1,4 +1,4 @@
-"""The manifest of docs/kubernetes.md is one that Kubernetes takes, and `procession run`, too."""
+"""The manifest of docs/clusters/kubernetes.md: Kubernetes takes it, and so does procession."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from support import run_procession
 
-PAGE = Path(__file__).parents[2] / "docs" / "kubernetes.md"
+PAGE = Path(__file__).parents[2] / "docs" / "clusters" / "kubernetes.md"
 VERSIONS = ("1.31", "1.37")  # the first one in which pods' failure policies are not beta any more
 
 

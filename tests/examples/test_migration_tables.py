@@ -56,7 +56,7 @@ def told_by(script):
 
 @pytest.mark.torch
 def test_torchrun():
-    there = named("migrating.md", "From torchrun")
+    there = named("from-torchrun.md", "Options")
     missing = [
         options
         for options in told_by(TORCHRUNS)
@@ -67,20 +67,20 @@ def test_torchrun():
 
 @pytest.mark.torch
 def test_spawn():
-    assert set(told_by(SPAWNS)) <= named("migrating.md", "From `torch.multiprocessing.spawn`")
+    assert set(told_by(SPAWNS)) <= named("from-torchrun.md", "From `torch.multiprocessing.spawn`")
 
 
 def test_torch_xla():
     names = set(procession.xla.__all__)
     for each in (procession.xla.spawn, procession.xla.launch):
         names |= inspect.signature(each).parameters.keys()
-    assert names - named("migrating.md", "From torch_xla") == set()
+    assert names - named("integrations/interfaces.md", "`torch_xla`") == set()
 
 
 @pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun")
 def test_mpirun():
     """All of Open MPI's, but those for its own developers, and for older versions of it."""
-    there = named("migrating-others.md", "From `mpirun` and `mpiexec`")
+    there = named("integrations/launchers.md", "mpirun and mpiexec")
     missing = []
     for category in ("general", "mapping", "ranking", "binding", "launch", "output", "input"):
         done = subprocess.run(

@@ -18,11 +18,9 @@ def needs(module):
 
 RUN = [
     "../README.md",
-    "tutorial/five-minutes.md",
-    "tutorial/twenty-minutes.md",
-    "testing-functions.md",
-    "frameworks/notebooks.md",
-    pytest.param("frameworks/jax.md", marks=[pytest.mark.jax, needs("jax")]),
+    "quickstart.md",
+    "guides/python.md",
+    pytest.param("integrations/interfaces.md", marks=[pytest.mark.jax, needs("jax")]),
 ]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *DOCS.glob("*/*.md"), DOCS / "llms.txt"])
 

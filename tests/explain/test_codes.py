@@ -67,7 +67,7 @@ def test_the_command(tmp_path):
     line = run_procession("run", "false", cwd=tmp_path).stderr.splitlines()[0]
     assert line.endswith("[P102]")
     told = run_procession("explain", "P102").stdout
-    assert told.startswith("P102: A rank exited with a code that is not 0\n\nwhy:\n  ")
+    assert told.startswith("P102: A rank exited with a nonzero code\n\nwhy:\n  ")
     assert "\n\nwhat to do:\n  " in told
     assert run_procession("explain", line).stdout == told
     assert run_procession("explain", "[p102]").stdout == told
@@ -75,7 +75,9 @@ def test_the_command(tmp_path):
     assert [row.split()[0] for row in listed.splitlines()] == list(entries())
     unknown = run_procession("explain", "no such thing")
     assert (unknown.returncode, unknown.stdout) == (1, "")
-    assert "no known code in 'no such thing'" in unknown.stderr
+    assert "no code or entry has 'no such thing'; procession explain lists" in unknown.stderr
+    found = run_procession("explain", "oom").stdout
+    assert "P104  A rank was killed, probably out of memory\n" in found
 
 
 def test_a_refusal_of_the_command_line_says_what_to_do_and_has_no_code(tmp_path):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "migrating-others.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "integrations" / "launchers.md"
 
 
 def test_each_option_is_in_the_table():
     launch = pytest.importorskip("accelerate.commands.launch")
-    text = PAGE.read_text().partition("## From `accelerate launch`")[2].partition("\n## ")[0]
+    text = PAGE.read_text().partition("## accelerate launch")[2].partition("\n## ")[0]
     cells = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
     code = " ".join(part for cell in cells for part in re.findall(r"`([^`]*)`", cell))
     words = re.findall(r"--?[\w*]+", code)

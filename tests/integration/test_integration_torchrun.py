@@ -16,7 +16,7 @@ from support import run_python, write
 
 pytestmark = pytest.mark.torch
 
-PAGE = Path(__file__).parents[2] / "docs" / "migrating.md"
+PAGE = Path(__file__).parents[2] / "docs" / "from-torchrun.md"
 OURS = {name: o for o in make_parser(torchrun=True).options.values() for name in o.names}
 # What torch's launchers read or set, by what becomes of it.
 VARIABLES = {

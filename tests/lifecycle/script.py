@@ -20,7 +20,7 @@ class Script:
 
     def __init__(self, nproc, patient=False, single=False):
         self.life = Lifecycle(nproc, patient, single)
-        self.first = self.life.begin()
+        self.first = self.life.begin_attempt()
         self.at = 0
 
     def __call__(self, what, rank=None, *, at=None, ok=True, attempt=None, **wish):

@@ -350,7 +350,7 @@ class Launcher:
         self.on_swept = lambda: None
 
     def begin(self):
-        self._begin(self.life.begin())
+        self._begin(self.life.begin_attempt())
 
     def _begin(self, actions):
         if not self.over:
@@ -362,7 +362,7 @@ class Launcher:
         if self._stopped or self._suspends:
             self.kernel.at(0.1, self._begin_again)
         elif not self.over:
-            self._begin(self.life.begin(self.life.attempt + 1))
+            self._begin(self.life.begin_attempt(self.life.attempt + 1))
 
     def send(self, *message, fds=()):
         if not self.over:

@@ -20,8 +20,8 @@ from seams.rules import (
     GroupEvent,
     IllegalEvent,
     Phase,
-    Rank,
     RankEvent,
+    RankState,
     Stage,
     StopWanted,
     Swept,
@@ -144,7 +144,7 @@ def world_of(key):
     for i, (number, reported, good, asked, failed, ended, again, own) in enumerate(ranks):
         state = WORKERS[number]
         life.ranks.append(
-            Rank(
+            RankState(
                 state,
                 reported=bool(reported),
                 reported_at=LATER if reported == LATE else BEFORE_CAUSE,

@@ -15,8 +15,8 @@ from seams.rules import (
     Ended,
     Lifecycle,
     Phase,
-    Rank,
     RankEvent,
+    RankState,
     Signal,
     Spawn,
     Stage,
@@ -56,7 +56,7 @@ class World:
         self.armed = {}
 
     def begin(self):
-        actions = self.life.begin()
+        actions = self.life.begin_attempt()
         self._obey(actions)
         return actions
 
@@ -249,7 +249,7 @@ def a_single_rank_starts_again_if_it_failed_while_the_others_work(before, event,
     others = [r for r in range(before.nproc) if r != event.rank]
     same = all(after.ranks[r] == before.ranks[r] for r in others)
     here = Spawn(before.attempt, event.rank) in actions and len(spawned) == 1
-    fresh = after.ranks[event.rank] == Rank(attempt=before.ranks[event.rank].attempt + 1)
+    fresh = after.ranks[event.rank] == RankState(attempt=before.ranks[event.rank].attempt + 1)
     return same and here and fresh and after.phase is before.phase
 
 

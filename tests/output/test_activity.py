@@ -37,7 +37,7 @@ class World:
 
     def silence(self):
         """Give for how many seconds the rank has been silent, None if it never wrote."""
-        at = self.seen.look(self.now, [0])[0]
+        at = self.seen.last_written(self.now, [0])[0]
         return None if not at else (self.now - at) / SECOND
 
 

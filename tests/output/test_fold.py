@@ -24,7 +24,7 @@ def test_what_each_rank_wrote_is_shown_once_and_in_its_order(writes, numbers, ta
     wrote, shown = [b""] * 4, [b""] * 4
 
     def show(at):
-        for ranks, text in fold.take(at):
+        for ranks, text in fold.take_due(at):
             for rank in ranks:
                 shown[rank] += text
 
@@ -50,7 +50,7 @@ def of(numbers=False, nproc=4, **writes):
     fold = Fold(nproc, numbers=numbers)
     for rank, text in writes.items():
         fold.add(int(rank[1:]), text.encode(), 0.0)
-    return [(ranks, text.decode()) for ranks, text in fold.take(None)]
+    return [(ranks, text.decode()) for ranks, text in fold.take_due(None)]
 
 
 WARNING = "x.py:3: UserWarning: old\n  warnings.warn()\n"
@@ -86,12 +86,12 @@ def test_numbers():
 def test_how_long_lines_wait():
     fold = Fold(3)
     fold.add(0, b"a\n", 0.0)
-    assert (fold.due, fold.take(0.03)) == (0.04, [])
+    assert (fold.due, fold.take_due(0.03)) == (0.04, [])
     fold.add(1, b"a\n", 0.04)
-    assert (fold.due, fold.take(0.2)) == (0.25, [])
+    assert (fold.due, fold.take_due(0.2)) == (0.25, [])
     fold.add(1, b"b\n", 0.2)
     fold.add(2, b"a\n", 0.2)  # all have it, so nobody can come before it any more
-    assert (fold.due, fold.take(0.2)) == (0.0, [([0, 1, 2], b"a\n")])
+    assert (fold.due, fold.take_due(0.2)) == (0.0, [([0, 1, 2], b"a\n")])
     assert fold.due == 0.2 + 0.04
 
 
@@ -99,9 +99,9 @@ def test_much_that_waits_is_shown():
     fold = Fold(2)
     for n in range(3000):
         fold.add(0, b"%d\n" % n, 0.0)
-        fold.take(0.0)
+        fold.take_due(0.0)
     assert fold.due == 0.04
     fold.add(0, b"x" * (1 << 20) + b"\n", 0.0)
     assert fold.due == 0.0
-    fold.take(0.0)
+    fold.take_due(0.0)
     assert fold.due is None

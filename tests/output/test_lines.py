@@ -50,7 +50,7 @@ def test_what_was_taken_is_named_when_its_line_comes(text, data):
         if splitter.taken < len(partial):  # a \r has made it out of date
             partial = b""
         if data.draw(st.booleans()):
-            partial += splitter.take()
+            partial += splitter.take_part()
             assert splitter.pending.startswith(partial)
     assert b"".join(line + b"\n" for line in shown) == reference(text)[0]
 

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 from preloadprograms import REST, Programs
 
-from seams.preload import Found, Kind, Search
+from seams.preload import Found, ModuleKind, Search
 
 NAMES = [
     "os",
@@ -52,15 +52,15 @@ def test_agrees_with_python(name):
         spec = None
     found = Search(sys.path).find(name)
     if spec is None:
-        assert found.kind is Kind.MISSING
+        assert found.kind is ModuleKind.MISSING
         return
     if not spec.has_location or found.file == "":
-        assert found == Found(Kind.STANDARD)  # built in or frozen
+        assert found == Found(ModuleKind.STANDARD)  # built in or frozen
         return
     assert os.path.samefile(found.file, spec.origin)
     assert tuple(spec.submodule_search_locations or ()) == found.search
     installed = name.partition(".")[0] not in sys.stdlib_module_names
-    assert found.kind is (Kind.INSTALLED if installed else Kind.STANDARD)
+    assert found.kind is (ModuleKind.INSTALLED if installed else ModuleKind.STANDARD)
 
 
 def test_the_order_of_the_path_and_of_suffixes(programs, tmp_path):
@@ -75,16 +75,16 @@ def test_the_order_of_the_path_and_of_suffixes(programs, tmp_path):
     assert search.find("both").file == f"{first}/both.py"
     assert search.find("only").file == f"{second}/only.py"
     assert search.find("package") == Found(
-        Kind.LOCAL, f"{first}/package/__init__.py", (f"{first}/package",)
+        ModuleKind.LOCAL, f"{first}/package/__init__.py", (f"{first}/package",)
     )
     # A directory without __init__ gives way to any module that comes later.
     assert search.find("spaced").file == f"{second}/spaced/__init__.py"
-    assert search.find("spaced.inner").kind is Kind.MISSING
-    assert search.find("half") == Found(Kind.LOCAL, "", (f"{second}/half",))
+    assert search.find("spaced.inner").kind is ModuleKind.MISSING
+    assert search.find("half") == Found(ModuleKind.LOCAL, "", (f"{second}/half",))
     assert search.find("half.there").file == f"{second}/half/there.py"
     assert search.find("compiled").file == f"{second}/compiled.pyc"
     assert not search.find("compiled").has_source
-    assert search.find("directory").kind is Kind.MISSING
+    assert search.find("directory").kind is ModuleKind.MISSING
 
 
 def test_what_an_archive_may_hold_is_not_found(programs, tmp_path):
@@ -93,8 +93,8 @@ def test_what_an_archive_may_hold_is_not_found(programs, tmp_path):
     with zipfile.ZipFile(archive, "w") as z:
         z.writestr("after.py", "")
     search = Search([str(archive), str(programs.directory), *REST])
-    assert search.find("after").kind is Kind.MISSING
-    assert search.find("sys").kind is Kind.STANDARD
+    assert search.find("after").kind is ModuleKind.MISSING
+    assert search.find("sys").kind is ModuleKind.STANDARD
     assert Search([str(tmp_path / "gone.zip"), str(programs.directory)]).find("after").file
 
 

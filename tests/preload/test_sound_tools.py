@@ -31,7 +31,9 @@ def test_the_debugger(tmp_path):
     told = []
     for preload in (["--preload", "none"], []):
         words = ["run", "-n", "2", *preload, "--local-ranks-filter", "0", path]
-        with Terminal(*words, env={**os.environ, "PYTHONBREAKPOINT": "pdb.set_trace"}) as terminal:
+        with Terminal(
+            *words, env={**os.environ, "PYTHONBREAKPOINT": "pdb.set_trace", "OMP_NUM_THREADS": "1"}
+        ) as terminal:
             person = Debugging(terminal)
             lines = ("p x + 40", "up", "list 18", "!y = 3", "down", "!y = 7")
             said = [person.prompt(), *map(person.type, lines)]

@@ -5,7 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.control": "index runs",
-        "procession.control.ask": "Connection Ended NotAnswered sockets",
+        "procession.control.ask": "Connection RunEnded NotAnswered sockets",
         "procession.control.leftover": "dead_sockets left_behind read_processes",
         "procession.control.serve": "Lines decode",
         "procession.control.runs": "NotFound Run choose find_run",

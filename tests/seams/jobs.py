@@ -9,8 +9,8 @@ __getattr__ = lazily(
         ),
         "procession.api.jobs": "make_job",
         "procession.rules.jobwords": (
-            "Arm Deadline DeadlineKind Decided Drop Happened JobPhase Launch Leaves Meet Met "
-            "Slot SlotEvent Stop StopWanted"
+            "Decided Drop Happened JobArm JobDeadline JobDeadlineKind JobPhase JobStop "
+            "JobStopWanted Launch Leaves Meet Met Slot SlotEvent"
         ),
         "procession.rules.joblife": "IllegalEvent JobLife",
         "procession.driver.jobend": "Clocks NodePart job_end",

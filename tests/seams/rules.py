@@ -5,7 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.rules": "lifecycle tables",
-        "procession.rules.lifecycle": "IllegalEvent Lifecycle Rank",
+        "procession.rules.lifecycle": "IllegalEvent Lifecycle RankState",
         "procession.rules.messages": (
             "Arm Cancel Deadline End RankEvent Signal Spawn StopWanted Sweep Swept event_of"
         ),

@@ -15,7 +15,7 @@ __getattr__ = lazily(
         "procession.system.numa": "read_cpus",
         "procession.system.origin": "slurm_ids",
         "procession.system.ports": "free_port",
-        "procession.system.processes": "Seen below state_of",
+        "procession.system.processes": "ProcessInfo below state_of",
         "procession.system.remains": "Remains",
         "procession.system.vfork": "Chain",
     }

@@ -5,7 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.view.draw": "Drawing",
-        "procession.view.seen": "Pace Sampler Seen Sight Usage Whole gpu_memory",
+        "procession.view.seen": "Pace Sampler RankView Sight Usage Whole gpu_memory",
         "procession.view.words": "ending fold oddities status_line",
     }
 )

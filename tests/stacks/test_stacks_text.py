@@ -65,10 +65,10 @@ def test_frames_of_which_not_all_is_known(line, read):
 
 
 def test_a_rank_that_is_not_in_its_program():
-    assert stack(HEAD + BOTTOM).state == "shows no frame of the program"
+    assert stack(HEAD + BOTTOM).state == "has not reached your code"
     looks = frame("<frozen genericpath>", 42, "isdir")
     looks += frame("/x/site-packages/procession/worker/program.py", 33, "run_script")
-    assert stack(HEAD + looks + BOTTOM).state == "shows no frame of the program"
+    assert stack(HEAD + looks + BOTTOM).state == "has not reached your code"
     assert stack("").state == "shows no stack"
     assert stack_of(0, 1, "is gone", "Z", b"").state == "is gone"
 

@@ -49,7 +49,7 @@ def test_the_waits_grow_and_are_told(tmp_path):
     assert backoffs[1].detail.endswith("attempt 2 starts in 0.10 s")
     report = str(failed.value)
     assert "note: attempt 2 failed: " in report
-    assert "note: not started again: it was started again 3 times, which is the most" in report
+    assert "note: not restarted: 3 of 3 restarts are used" in report
 
 
 def test_a_stop_during_the_wait_ends_it(tmp_path):
@@ -73,7 +73,7 @@ def test_what_fails_twice_in_the_same_place_is_not_started_a_third_time(tmp_path
             restart=Restart(max=9, min_uptime=30),
         )
     assert attempts(tmp_path) == ["0", "1"]
-    assert "it failed twice in the same place (ValueError in program.py:6)" in str(failed.value)
+    assert "it failed twice at the same location (ValueError in program.py:6)" in str(failed.value)
 
 
 def test_on_failure_hears_of_each_and_may_forbid_more(tmp_path):
@@ -91,7 +91,7 @@ def test_on_failure_hears_of_each_and_may_forbid_more(tmp_path):
             program(tmp_path, "sys.exit(3)"), nproc=2, restart=Restart(max=9), on_failure=on_failure
         )
     assert heard == [(0, 3, False), (1, 3, False)]
-    assert "not started again: on_failure said so" in str(failed.value)
+    assert "not restarted: on_failure said so" in str(failed.value)
 
 
 class Unsayable(Exception):

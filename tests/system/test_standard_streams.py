@@ -74,7 +74,7 @@ def test_an_error_of_our_own_output_thread_is_none_of_the_ranks(monkeypatch, cap
     """A pipe that nobody reads any more would kill who writes there."""
     from seams.output import Feed
 
-    real, calls = Feed.take, []
+    real, calls = Feed.take_block, []
 
     def take(self, *args):
         calls.append(args)
@@ -82,7 +82,7 @@ def test_an_error_of_our_own_output_thread_is_none_of_the_ranks(monkeypatch, cap
             raise MemoryError("boom")
         return real(self, *args)
 
-    monkeypatch.setattr(Feed, "take", take)
+    monkeypatch.setattr(Feed, "take_block", take)
     text = "for i in 1 2 3 4 5 6; do echo line $i; sleep 0.05; done; yes | head -c 200000"
     logs = procession.Logs(prefix="[{rank}] ")
     result = procession.start(shell(text), nproc=2, logs=logs).wait()

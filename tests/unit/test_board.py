@@ -84,14 +84,14 @@ def test_ranks_are_told_of_the_end(board, memory):
     assert not read_stopping(memory)
     assert read_stopping(memory).seconds_left is None
     limits = Limits(TIMES, os.dup(board.fd))
-    limits.begin(DeadlineKind.NOTICE, 0.0)
+    limits.begin_deadline(DeadlineKind.NOTICE, 0.0)
     told = read_stopping(memory)
     assert told
     assert told.signal is None
     assert 30 < told.seconds_left <= 40
     assert 0 < told.seconds_to_signal <= 10
     limits.change({"grace": 0.0}, waiting=True)
-    limits.begin(DeadlineKind.GRACE, 0.0)
+    limits.begin_deadline(DeadlineKind.GRACE, 0.0)
     limits.close()
     told = read_stopping(memory)
     assert (told.seconds_left, told.seconds_to_signal, told.signal) == (0.0, 0.0, signal.SIGTERM)

@@ -83,7 +83,7 @@ def test_keys_differ_by_secret_and_by_job():
 def test_where_a_secret_comes_from(tmp_path, monkeypatch):
     monkeypatch.delenv("PROCESSION_JOB_KEY", raising=False)
     assert take_secret() == b""
-    assert "whoever reaches node0:29400 and knows the id 'J'" in say_who_may_join(b"", TERMS)
+    assert "everyone who reaches node0:29400 and knows the id 'J'" in say_who_may_join(b"", TERMS)
     monkeypatch.setenv("PROCESSION_JOB_KEY", "x" * 20)
     assert take_secret() == b"x" * 20
     assert say_who_may_join(b"x" * 20, TERMS) == ""

@@ -18,14 +18,14 @@ def fail(rules, now=0.0, uptime=None, place="here", codes=(1,), rank=None):
 
 def test_without_restarts_there_is_nothing_to_say():
     assert fail(restarts()) == Decision(False)
-    assert restarts(node_losses=0).decide_for_lost_node().why == "the loss of a node is final here"
+    assert restarts(node_losses=0).decide_for_lost_node().why == "a lost node forbids a restart"
     assert Decision(again=True).delay == 0
 
 
 @pytest.mark.parametrize(
     ("most", "why"),
-    [(1, "a node was lost before, which is the most"),
-     (2, "nodes were lost in 2 attempts before, which is the most")],
+    [(1, "1 of 1 restarts after lost nodes are used"),
+     (2, "2 of 2 restarts after lost nodes are used")],
 )  # fmt: skip
 def test_losses_of_nodes_have_a_budget_of_their_own(most, why):
     rules = restarts(node_losses=most)
@@ -46,7 +46,7 @@ def test_only_those_in_the_window_count():
     assert [fail(rules, now).again for now in (0, 30, 59, 60, 61, 90)] == [
         *(True, True, False, True, False, True),
     ]
-    assert fail(rules, 91).why == "it was started again 2 times within 60 s, which is the most"
+    assert fail(rules, 91).why == "2 of 2 restarts are used within 60 s"
 
 
 def test_each_wait_is_twice_the_one_before_up_to_the_longest():
@@ -76,7 +76,7 @@ def test_twice_in_the_same_place_too_early_is_enough():
     assert fail(rules, uptime=1, place="ValueError in train.py:41").again
     assert not (second := fail(rules, uptime=4.9, place="ValueError in train.py:41")).again
     assert second.why == (
-        "it failed twice in the same place (ValueError in train.py:41) before it had run for 5 s"
+        "it failed twice at the same location (ValueError in train.py:41) within 5 s of its start"
     )
 
 
@@ -97,13 +97,13 @@ def test_otherwise_it_starts_again(failures):
 def test_ranks_have_places_of_their_own_and_one_budget():
     rules = restarts(max=3, min_uptime=5, backoff=1)
     assert [fail(rules, uptime=1, rank=r).delay for r in (0, 1)] == [1, 1]
-    assert "twice in the same place" in fail(rules, uptime=1, rank=0).why
+    assert "twice at the same location" in fail(rules, uptime=1, rank=0).why
     assert fail(rules, uptime=1, rank=2).again
-    assert "3 times" in fail(rules, uptime=1, rank=3).why
+    assert "3 of 3 restarts" in fail(rules, uptime=1, rank=3).why
 
 
 def test_an_exit_code_can_forbid_it():
-    assert fail(restarts(max=9), codes=(78,)).why == "exit code 78 means that it is of no use"
+    assert fail(restarts(max=9), codes=(78,)).why == "exit code 78 forbids a restart"
     assert not fail(restarts(max=9, never=(3, 4)), codes=(1, 4)).again
     assert fail(restarts(max=9, never=()), codes=(78,)).again
 

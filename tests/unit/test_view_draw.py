@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from seams.view import Drawing, Seen, Usage, Whole, ending
+from seams.view import Drawing, RankView, Usage, Whole, ending
 from unit.viewgroups import groups
 
 PLAIN = Drawing(colour=False)
@@ -20,7 +20,7 @@ def whole(*ranks, **more):
 
 def rank(number, **more):
     usual = {"step": 512, "total": 1000, "rate": 2.0, "usage": Usage(99.0, 1_200_000_000)}
-    return Seen(number, "RUNNING", **{**usual, "last_line": f"epoch {number}", **more})
+    return RankView(number, "RUNNING", **{**usual, "last_line": f"epoch {number}", **more})
 
 
 def drawn(*ranks, width=101, most=12, drawing=PLAIN, **more):
@@ -83,7 +83,7 @@ def test_summary():
          "stopping, 2 ranks left, 12 s to SIGKILL"),
         (whole(rank(0), state="STOPPING", cause="rank 3 exited with code 1", to_kill=1.0),
          "rank 3 exited with code 1: stopping, 1 rank left, 1 s to SIGKILL"),
-        (whole(Seen(0, "KILLING"), state="STOPPING", to_kill=1.0), "killing, 1 rank left"),
+        (whole(RankView(0, "KILLING"), state="STOPPING", to_kill=1.0), "killing, 1 rank left"),
         (whole(rank(0), state="STOPPING", cause="it"),
          "it: 1 rank left, which may end by themselves"),
     ],

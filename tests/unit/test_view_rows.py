@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seams.view import Seen, Usage, fold, oddities
+from seams.view import RankView, Usage, fold, oddities
 from unit.viewgroups import FAILED, RUNNING, groups
 
 
 def group(count, **by_rank):
     """Give running ranks at step 500; by_rank: what else some of them are, `_3={...}`."""
     usual = {**RUNNING, "step": 500, "total": 1000, "quiet": 0.1, "usage": Usage(memory=1 << 30)}
-    return [Seen(rank=r, **{**usual, **by_rank.get(f"_{r}", {})}) for r in range(count)]
+    return [RankView(rank=r, **{**usual, **by_rank.get(f"_{r}", {})}) for r in range(count)]
 
 
 def told(rows):

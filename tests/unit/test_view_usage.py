@@ -15,7 +15,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def sample(sampler, pids, at, table, gpu=()):
     """table: parent, ticks and pages of each process."""
-    seen = {pid: processes.Seen(pid, up, 0, 0, *more) for pid, (up, *more) in table.items()}
+    seen = {pid: processes.ProcessInfo(pid, up, 0, 0, *more) for pid, (up, *more) in table.items()}
     return sampler._sample(pids, seen, dict(gpu), at)
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from seams.values import LONGEST_RANKS, short_ranks
-from seams.view import Pace, Seen, Sight, Usage, Whole, status_line
+from seams.view import Pace, RankView, Sight, Usage, Whole, status_line
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ def test_ranks(ranks, text):
 def paced(*beats, now=None):
     """Give the pace after these beats, each a time and a step."""
     pace = Pace()
-    rates = [pace.take(0, at, step, at) for at, step in beats]
-    return rates[-1] if now is None else pace.take(0, *beats[-1], now)
+    rates = [pace.note_beat(0, at, step, at) for at, step in beats]
+    return rates[-1] if now is None else pace.note_beat(0, *beats[-1], now)
 
 
 def test_pace_is_that_of_the_last_beats():
@@ -47,7 +47,7 @@ def whole(*ranks, **more):
 
 def test_status_line():
     ranks = [
-        Seen(r, "RUNNING", step=515 - r, total=1000, rate=1.94,
+        RankView(r, "RUNNING", step=515 - r, total=1000, rate=1.94,
              usage=Usage(98.75, 1_537_500_000))
         for r in range(8)
     ]  # fmt: skip
@@ -57,7 +57,7 @@ def test_status_line():
 
 
 def test_status_line_names_what_is_odd():
-    ranks = [Seen(r, "RUNNING", step=5, quiet=0.1) for r in range(4)]
+    ranks = [RankView(r, "RUNNING", step=5, quiet=0.1) for r in range(4)]
     ranks[3] = ranks[3].__replace__(quiet=100.0)
     said = status_line(whole(*ranks, state="STOPPING", cause="rank 0 failed"))
     assert said.endswith("; silent: 3; rank 0 failed: 4 ranks left, which may end by themselves")

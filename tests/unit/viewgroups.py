@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from seams.view import Seen, Usage
+from seams.view import RankView, Usage
 
 RUNNING = {"state": "RUNNING"}
 FAILED = {"state": "EXITED", "exit": "exit code 1", "ended": "FAILED", "failed": True}
@@ -29,4 +29,4 @@ def groups(draw):
     """Give up to 80 ranks of up to 6 kinds."""
     there = draw(st.lists(kinds, min_size=1, max_size=6))
     chosen = draw(st.lists(st.sampled_from(there), min_size=1, max_size=80))
-    return [Seen(rank=rank, **kind) for rank, kind in enumerate(chosen)]
+    return [RankView(rank=rank, **kind) for rank, kind in enumerate(chosen)]

@@ -20,7 +20,7 @@ def imported(wish):
     sys.path_importer_cache.clear()
     found, failed = Imported(os.environ) if wish["watched"] else None, []
     if found is not None:
-        found.begin()
+        found.begin_recording()
     try:
         value = __import__(wish["module"]).value()
     except BaseException as e:

@@ -9,7 +9,7 @@ that ends before has ended by itself, as always between a failure and the signal
 from __future__ import annotations
 
 from procession.agent.protocol import STACK_SECONDS
-from procession.agent.stacks import Stacks
+from procession.agent.stacks import StackTaker
 from procession.rules.tables import Phase, Worker
 
 TYPE_CHECKING = False  # `typing` takes 7 ms to import, which every launch would pay
@@ -38,11 +38,11 @@ class BeforeStop:
         self._life = life
         self._report = report
         self._wanted = wanted
-        self._stacks = Stacks(loop, life.lives)
+        self._stacks = StackTaker(loop, life.lives)
         self._holds = False
         self.asked = 0.0
 
-    def begin(self, processes: Sequence[Process | None]) -> None:
+    def begin_attempt(self, processes: Sequence[Process | None]) -> None:
         """Begin with the ranks of an attempt."""
         self._processes = processes
         self._taken = False
@@ -54,9 +54,9 @@ class BeforeStop:
         self._hung.add(rank)
         self._fresh = fresh
 
-    def look(self, which: int, seconds: float) -> None:
+    def take_stacks(self, which: int, seconds: float) -> None:
         """Take the stacks of all ranks, and tell the launcher. which: its number for that."""
-        self._stacks.take(self._living, seconds, lambda taken: self._tell(which, taken))
+        self._stacks.take_stacks(self._living, seconds, lambda taken: self._tell(which, taken))
 
     def _living(self) -> list[tuple[int, int]]:
         there = (p for p in self._processes if p is not None and not p.reaped)
@@ -88,7 +88,7 @@ class BeforeStop:
             if not at_once:
                 go_on()
 
-        self._stacks.take(lambda: wanted, self.asked or STACK_SECONDS, seen, at_once=True)
+        self._stacks.take_stacks(lambda: wanted, self.asked or STACK_SECONDS, seen, at_once=True)
         at_once = False
         return self._holds
 

@@ -30,7 +30,7 @@ ROOM = 8  # descriptors that must be left for an early start; the launch itself 
 ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry.py")
 
 
-class Started:
+class BootedAgent:
     """An agent that was started and is not in use yet: its pid, our socket, its variables."""
 
     def __init__(self, pid: int, sock: socket.socket, env: Mapping[str, str]) -> None:
@@ -45,7 +45,7 @@ class Started:
         os.waitpid(self.pid, 0)
 
 
-early: list[Started] = []  # to be taken, each once
+early: list[BootedAgent] = []  # to be taken, each once
 
 
 def interpreter_flags() -> list[str]:
@@ -133,7 +133,7 @@ def fresh_interpreter() -> list[str]:
     return own_python(run_fresh, flags=[*interpreter_flags(), "-u"])
 
 
-def start(env: Mapping[str, str], *, room: bool = False, passed: Sequence[int] = ()) -> Started:
+def start(env: Mapping[str, str], *, room: bool = False, passed: Sequence[int] = ()) -> BootedAgent:
     """Start one by exec. env: its environment. room: it may get another owner later.
 
     passed: descriptors of this process that it has under the same numbers, and its ranks as well.
@@ -188,10 +188,10 @@ def start(env: Mapping[str, str], *, room: bool = False, passed: Sequence[int] =
         raise
     finally:
         theirs.close()
-    return Started(pid, ours, env)
+    return BootedAgent(pid, ours, env)
 
 
-def start_early() -> Started | None:
+def start_early() -> BootedAgent | None:
     """Start one for the launch to come, if that can be done; else the launch will say why."""
     try:
         for fd in (0, 1, 2):

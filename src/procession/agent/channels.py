@@ -75,12 +75,12 @@ class Channel:
             self._fds += passed(control)
             self.ended = not data
             if not self._refused:
-                self._take(data)
+                self._take_data(data)
             if self._refused:
                 self._drop()
         return self.outcome != before
 
-    def _take(self, data: bytes) -> None:
+    def _take_data(self, data: bytes) -> None:
         if self._left:
             data = self._pass_on(data)
         self._data += data

@@ -58,7 +58,7 @@ class Children:
         # Sessions of ranks that start again, in which nothing may be left.
         self._cleaned: set[int] = set()
 
-    def begin(self) -> None:
+    def begin_attempt(self) -> None:
         """Take note that another attempt begins."""
         self._groups = set()
 

@@ -14,7 +14,7 @@ from procession.system import plain
 from procession.system.child import Child
 from procession.system.files import fill_standard
 from procession.system.identity import start_of
-from procession.system.processes import Held
+from procession.system.processes import BlockedSignals
 from procession.system.remains import page_file
 
 TYPE_CHECKING = False
@@ -110,7 +110,7 @@ class Agent:
         page, quiet = -1, Quiet()
         try:
             # A signal that comes now is for the launcher alone.
-            with Held(plain.valid_signals()) as before:
+            with BlockedSignals(plain.valid_signals()) as before:
                 page, name = page_file()
                 pid = os.fork()
                 if not pid:

@@ -93,7 +93,7 @@ class Forking:
         self._surroundings: Job | None = None
         self._own_variables: dict[str, str] = {}
 
-    def begin(self) -> None:
+    def begin_attempt(self) -> None:
         """Take note that another attempt begins."""
         self._failed_set_up = None
 

@@ -82,17 +82,17 @@ class Imported:
         self._files: dict[str, Stamp] = {}
         self._search: dict[str, _Directory] = {}  # directories in which modules are looked for
         self._packages: dict[str, _Directory] = {}  # those of packages
-        self.begin()
+        self.begin_recording()
         self.end(env)
 
-    def begin(self) -> None:
+    def begin_recording(self) -> None:
         """Note from now on which variables are read, and what lies on the search path."""
         for path in (*sys.path, *site.getsitepackages(), site.USER_SITE):
             if isinstance(path, str) and os.path.abspath(path) not in self._search:
                 where = os.path.abspath(path)
                 self._search[where] = _Directory(where, self._elsewhere)
         environ: Any = os.environ
-        environ._data = os.environb._data = _Asked(environ._data, self._asked)  # pyright: ignore
+        environ._data = os.environb._data = _NotedVariables(environ._data, self._asked)  # pyright: ignore
         sys.meta_path.insert(0, self._sought)
 
     def end(self, env: Mapping[str, str], failed: Sequence[str] = ()) -> None:
@@ -102,7 +102,7 @@ class Imported:
         """
         self.fault = self.fault or "".join(f"it could not import {name}" for name in failed[:1])
         environ: Any = os.environ
-        if isinstance(environ._data, _Asked):
+        if isinstance(environ._data, _NotedVariables):
             environ._data = os.environb._data = dict(dict.items(environ._data))  # pyright: ignore
             sys.meta_path[:] = [each for each in sys.meta_path if each is not self._sought]
         self._variables |= {name: _value(env, name) for name in self._asked}
@@ -293,7 +293,7 @@ def _value(env: Mapping[str, str], name: str) -> object:
     return {n: value for n, value in env.items() if n.startswith(name[:-1])}
 
 
-class _Asked(_Variables):
+class _NotedVariables(_Variables):
     """The variables of this process; keeps the names of those that are asked for or set by name.
 
     Who goes through all of them is taken to look for those that begin with the name of its package:

@@ -55,7 +55,7 @@ class Limits:
             self.notice = request["notice"]
         return hurry
 
-    def begin(self, kind: DeadlineKind, backoff: float) -> float | None:
+    def begin_deadline(self, kind: DeadlineKind, backoff: float) -> float | None:
         """Give the seconds until a deadline that begins now, None for one that is not to be set.
 
         What ranks can know of it is written to the board. backoff: seconds until a single rank that

@@ -125,9 +125,9 @@ class Order:
         now = time.monotonic_ns()
         if now - self._looked_at > LOOK_EVERY_NS:
             self._looked_at = now
-            self._look(0, FIRST_LOOK_NS)
+            self._look_at_ranks(0, FIRST_LOOK_NS)
 
-    def _look(self, first: int, most: int) -> None:
+    def _look_at_ranks(self, first: int, most: int) -> None:
         """Note which ranks, from this one on, have not begun to die; at most for so many ns now.
 
         What is left is looked at after what is to be done now, or, if it was that, not at all.
@@ -137,7 +137,9 @@ class Order:
             at = time.monotonic_ns()
             if at > ends:
                 if not first:
-                    self._loop.after("who lives", 0.0, lambda rest=rank: self._look(rest, LOOK_NS))
+                    self._loop.after(
+                        "who lives", 0.0, lambda rest=rank: self._look_at_ranks(rest, LOOK_NS)
+                    )
                 return
             if process is not None and not process.reaped:
                 caught = caught_alive(process.pid)

@@ -28,7 +28,7 @@ MOST_WAITING = 1 << 20  # bytes that wait for the launcher; then channels are no
 MOST_FILES = 200  # descriptors that wait for it
 
 
-class Outcomes:
+class OutcomeChannels:
     """The outcome channels of the ranks. words: of the group, see `Run`.
 
     handle: takes the event that a rank has reported. report: see `Run`.
@@ -53,7 +53,7 @@ class Outcomes:
         self._waiting: list[Channel] = []  # of ranks that have failed; see `let_exit`
         self._paused: dict[int, Channel] = {}  # channels that are not read now, by rank
 
-    def begin(self, processes: Sequence[Process | None], order: Order) -> None:
+    def begin_attempt(self, processes: Sequence[Process | None], order: Order) -> None:
         """Begin with the ranks of an attempt."""
         self._processes = processes
         self._order = order
@@ -71,7 +71,7 @@ class Outcomes:
         process = self._processes[rank]
         channel = process.channel if process is not None else None
         if process is not None and channel is not None:
-            self._take(process, channel, channel.read())
+            self._take_news(process, channel, channel.read())
 
     def last(self, process: Process) -> tuple[bool, bool]:
         """Read all that a process has sent that is dead.
@@ -81,14 +81,14 @@ class Outcomes:
         channel, process.channel = process.channel, None
         if channel is None:
             return False, False
-        self._take(process, channel, channel.read(whole=True))
+        self._take_news(process, channel, channel.read(whole=True))
         self._loop.forget(channel.fd)
         channel.close()
         if channel in self._waiting:
             self._waiting.remove(channel)
         return channel.outcome in GOOD, channel.torn
 
-    def _take(self, process: Process, channel: Channel, news: bool) -> None:
+    def _take_news(self, process: Process, channel: Channel, news: bool) -> None:
         rank, known = process.rank, self._life.ranks[process.rank]
         if channel.ended:
             self._loop.forget(channel.fd)

@@ -51,7 +51,7 @@ class Owner:
             os.close(self.pidfd)
         self._parent, self.pidfd = 0, -1
 
-    def take(self, pid: int, sock: socket.socket) -> None:
+    def change_to(self, pid: int, sock: socket.socket) -> None:
         """Work for another process, which is not the parent. sock: to it. Raises OSError."""
         self.pidfd = os.pidfd_open(pid)
         wake(sock.fileno(), os.getpid())

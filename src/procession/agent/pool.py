@@ -119,7 +119,7 @@ def _take_early(wanted: Key) -> None:
         boot.early.pop()  # not before: each one is known all the time, see `others_than`
 
 
-def end_untaken(started: boot.Started) -> None:
+def end_untaken(started: boot.BootedAgent) -> None:
     """End one that was started early, if no launch has taken it."""
     with _lock:
         if started in boot.early:
@@ -132,7 +132,7 @@ def lease(env: Mapping[str, str], wanted: Key, preload: Preload = NOTHING) -> Le
 
     wanted: its key, from `prepare`. Raises OSError.
     """
-    taken = _take(wanted, preload)
+    taken = _take_agent(wanted, preload)
     agent = taken.agent if taken is not None else Agent.start(env, passed=wanted[-2])
     return work(agent, wanted, preload)
 
@@ -146,7 +146,7 @@ def work(agent: Agent, wanted: Key, preload: Preload) -> Lease:
     return Lease(wanted, preload, agent)
 
 
-def _take(wanted: Key, preload: Preload) -> Lease | None:
+def _take_agent(wanted: Key, preload: Preload) -> Lease | None:
     """Take the idle agent that lacks the fewest imports, if one fits."""
     reap_dying()  # nor is a zombie left of one, where none is started
     with _lock:

@@ -76,7 +76,7 @@ class Preloaded:
             gc.set_threshold(NEVER)
             with surroundings:
                 if imported is not None:
-                    imported.begin()
+                    imported.begin_recording()
                 for name in wanted:
                     self._import(name)
                     if not self.culprit and _threads() > threads:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ALL_SIGNALS = signal.valid_signals()
 
 
-class Started(Record):
+class StartedProgram(Record):
     """A program that was started: its process, when, the errno of its exec (or 0), its path."""
 
     pid: int
@@ -49,7 +49,7 @@ class Programs:
         self._common: Job | None = None  # which the following is made of
         self._variables: dict[str, bytes] = {}
 
-    def start(self, common: Job, job: Job, fds: list[int]) -> Started | None:
+    def start(self, common: Job, job: Job, fds: list[int]) -> StartedProgram | None:
         """Start the program of a job; None if it must be forked.
 
         Raises OSError if there is no process.
@@ -81,7 +81,7 @@ class Programs:
                 return None
             at = time.monotonic_ns()  # before: it may run, and end, before we go on here
             pid, fault = self._chain.start(path, argv, env, streams)
-            return Started(pid, at, fault, path)
+            return StartedProgram(pid, at, fault, path)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

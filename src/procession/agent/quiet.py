@@ -14,9 +14,9 @@ class Quiet:
     """What is switched off until `end` gives it back: to code of users, or to a rank."""
 
     def __init__(self) -> None:
-        self.begin()
+        self.switch_off()
 
-    def begin(self) -> None:
+    def switch_off(self) -> None:
         """Switch it off, at first and again."""
         self._collects = gc.isenabled()
         self._trace, self._profile = sys.gettrace(), sys.getprofile()

@@ -16,7 +16,7 @@ from procession.agent.beforestop import BeforeStop
 from procession.agent.children import Children
 from procession.agent.limits import NEVER, Limits
 from procession.agent.order import Order, Process
-from procession.agent.outcomes import Outcomes
+from procession.agent.outcomes import OutcomeChannels
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.messages import (
     Action,
@@ -49,7 +49,7 @@ else:
     from _collections import deque  # `collections` around it takes 1 ms to import
 
 
-class Run:
+class GroupRun:
     """The group that this process runs, from its first rank to its end.
 
     words: `nproc`, `attempt`, `patient`, `single`, as of `Lifecycle`;
@@ -84,8 +84,8 @@ class Run:
         self._delay = 0.0  # seconds until what was decided for last begins
         stacks = words["python"] and words["stacks"]
         self._before_stop = BeforeStop(self.life, loop, report, wanted=stacks)
-        self.outcomes = Outcomes(words, self.life, loop, self._limits, self.handle, report)
-        self._do(self.life.begin(words["attempt"]))
+        self.outcomes = OutcomeChannels(words, self.life, loop, self._limits, self.handle, report)
+        self._carry_out_all(self.life.begin_attempt(words["attempt"]))
 
     # -- the rules
 
@@ -102,14 +102,14 @@ class Run:
             if life.phase is Phase.RUNNING:
                 self._loop.cancel(DeadlineKind.START)
         if actions:
-            self._do(actions)
+            self._carry_out_all(actions)
         swept = life.single and life.phase is Phase.SWEEPING
         if self._asked and (life.stop_wanted or life.phase is Phase.STOPPING or swept):
             asked, self._asked = self._asked, {}
             for answer in asked.values():
                 answer(False)
 
-    def _do(self, actions: list[Action]) -> None:
+    def _carry_out_all(self, actions: list[Action]) -> None:
         """Carry out actions in order; what they lead to comes after them."""
         self._actions += actions
         if len(self._actions) == len(actions):
@@ -143,7 +143,7 @@ class Run:
         kind = deadline.kind
         if self.life.phase.final:
             return  # a sweep just before has found nothing that it could be for
-        seconds = self._limits.begin(kind, self._delay)
+        seconds = self._limits.begin_deadline(kind, self._delay)
         if kind in (DeadlineKind.GRACE, DeadlineKind.NOTICE):
             self._tell_limits()
         if seconds is not None:
@@ -171,9 +171,9 @@ class Run:
         self._limits.grace_ends = NEVER
         self._processes = [None] * self.life.nproc
         self._order = Order(self._loop, self._processes)
-        self.outcomes.begin(self._processes, self._order)
-        self._before_stop.begin(self._processes)
-        self._children.begin()
+        self.outcomes.begin_attempt(self._processes, self._order)
+        self._before_stop.begin_attempt(self._processes)
+        self._children.begin_attempt()
 
     def spawn(self, jobs: list[dict[str, Any]], fds: list[int]) -> None:
         """Start ranks that the launcher has asked for, if they are still wanted."""
@@ -360,9 +360,9 @@ class Run:
         self._limits.grace_ends += self._loop.release()
         self._tell_limits()
 
-    def look(self, which: int, seconds: float) -> None:
+    def take_stacks(self, which: int, seconds: float) -> None:
         """Take the stacks of all ranks, and tell the launcher."""
-        self._before_stop.look(which, seconds)
+        self._before_stop.take_stacks(which, seconds)
 
     def _go_on(self) -> None:
         """Carry out what has waited for stacks, and what comes after it."""
@@ -389,15 +389,15 @@ class Run:
 
 # What the launcher can ask of a group, by the kind of message; see `protocol`.
 WISHES: dict[str, Callable[..., None]] = {
-    "no start": Run.no_start,
-    "stop": Run.stop,
-    "impatience": Run.end_patience,
-    "hung": Run.hung,
-    "signal": Run.signal,
-    "suspend": Run.suspend,
-    "resume": Run.resume,
-    "hold": Run.hold,
-    "go on": Run.go_on,
-    "look": Run.look,
-    "answer": Run.answered,
+    "no start": GroupRun.no_start,
+    "stop": GroupRun.stop,
+    "impatience": GroupRun.end_patience,
+    "hung": GroupRun.hung,
+    "signal": GroupRun.signal,
+    "suspend": GroupRun.suspend,
+    "resume": GroupRun.resume,
+    "hold": GroupRun.hold,
+    "go on": GroupRun.go_on,
+    "look": GroupRun.take_stacks,
+    "answer": GroupRun.answered,
 }

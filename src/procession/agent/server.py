@@ -36,7 +36,7 @@ from procession.agent.forking import Forking, remove_traces, why
 from procession.agent.owner import Owner
 from procession.agent.protocol import close_all, is_readable
 from procession.agent.quiet import Quiet
-from procession.agent.run import WISHES, Run
+from procession.agent.run import WISHES, GroupRun
 from procession.system import plain as signal
 from procession.system.eventloop import EventLoop
 from procession.system.files import descriptors
@@ -75,7 +75,7 @@ class Server:
         self._preloaded: Preloaded | None = None  # what this process has imported
         self._template: Template | None = None  # as which this process is to go on
         self._uses = 0  # how many runs it has served before that
-        self._run: Run | None = None
+        self._run: GroupRun | None = None
         self._outgoing: list[protocol.Message] = []  # that are still to be sent
         self._outgoing_fds: list[int] = []
         self._send_by = 0  # when the first of them is due
@@ -111,7 +111,7 @@ class Server:
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         loop = self._loop = EventLoop(timed=True)
-        loop.watch(self.sock.fileno(), self._hear)
+        loop.watch(self.sock.fileno(), self._hear_launcher)
         loop.watch(self._woken, self._take_signals)
         self._forking = Forking(loop, mask, handlers, self._leave)
         try:
@@ -164,7 +164,7 @@ class Server:
         if self._owner.pidfd < 0 and self._owner.gone:
             self._hear_the_last()
 
-    def _hear(self) -> None:
+    def _hear_launcher(self) -> None:
         if self._sender.waiting:
             self._flush()
         self._heard += self._receiver.receive()
@@ -206,10 +206,10 @@ class Server:
         kind = message[0]
         words: Any = message[1:]
         if kind == "rules":
-            self._begin(words[0], fds[0])
+            self._begin_group(words[0], fds[0])
         elif kind == "begin":
             (self._common,) = words
-            self._forking.begin()
+            self._forking.begin_attempt()
         elif kind == "preload":
             self._preload(*words)
         elif kind == "ping":
@@ -231,7 +231,7 @@ class Server:
         else:
             WISHES[kind](self._run, *words)
 
-    def _begin(self, rules: dict[str, Any], board: int) -> None:
+    def _begin_group(self, rules: dict[str, Any], board: int) -> None:
         """Begin with a group. Raises OSError if there was no room for its board."""
         if board < 0:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -239,7 +239,7 @@ class Server:
             self._before = descriptors() - {board}
         self._patience = None
         self._end_run()
-        self._run = Run(rules, board, self._loop, self._forking, self._report)
+        self._run = GroupRun(rules, board, self._loop, self._forking, self._report)
 
     def _end_run(self) -> None:
         if self._run is not None:
@@ -285,8 +285,8 @@ class Server:
             return
         sock, pid = taken
         self._talk_on(sock)
-        self._owner.take(pid, sock)
-        self._loop.watch(sock.fileno(), self._hear)
+        self._owner.change_to(pid, sock)
+        self._loop.watch(sock.fileno(), self._hear_launcher)
         self._loop.watch(self._owner.pidfd, self._hear_the_last)
         self._report("taken", 0, "")
 
@@ -307,7 +307,7 @@ class Server:
             self._go_with_launcher()
             call()
         finally:
-            self._quiet.begin()
+            self._quiet.switch_off()
             signal.signal(signal.SIGCONT, before)
 
     def _go_with_launcher(self, *_: object) -> None:

@@ -73,7 +73,7 @@ class Taken(Record):
     ran: bool = False
 
 
-class _Asked(Record):
+class _AskedRank(Record):
     """One that was asked. gently: with the first signal.
 
     used, turns: see `_ran`; at the first look, and at the last one. still: so many looks have found
@@ -96,7 +96,7 @@ class _Asked(Record):
         os.close(self.fd)
 
 
-class Stacks:
+class StackTaker:
     """Takes stacks, one time after the other. lives: whether a rank is still there."""
 
     def __init__(self, loop: EventLoop, lives: Callable[[int], bool]) -> None:
@@ -105,11 +105,13 @@ class Stacks:
         self._queue: deque[tuple[Wanted, float, Done]] = deque()
         self._done: Done | None = None  # of those that are being taken
         self._all: list[Taken] = []
-        self._open: list[_Asked] = []
+        self._open: list[_AskedRank] = []
         self._ends = 0.0
         self._pause = SHORTEST
 
-    def take(self, wanted: Wanted, seconds: float, done: Done, *, at_once: bool = False) -> None:
+    def take_stacks(
+        self, wanted: Wanted, seconds: float, done: Done, *, at_once: bool = False
+    ) -> None:
         """Take stacks, within so many seconds from when their turn comes.
 
         done: called once with what was seen, in the order of `wanted`: here, or by the loop.
@@ -128,14 +130,14 @@ class Stacks:
         wanted, seconds, self._done = self._queue.popleft()
         self._ends = time.monotonic() + seconds
         self._pause, self._all = SHORTEST, []
-        ready: list[_Asked] = []
+        ready: list[_AskedRank] = []
         for rank, pid in wanted():
             taken = Taken(rank, pid)
             self._all.append(taken)
             pidfd = pidfd_of(pid)
             fd = _look_at(taken, pidfd)
             if fd >= 0:
-                ready.append(_Asked(taken, pidfd, fd))
+                ready.append(_AskedRank(taken, pidfd, fd))
             elif pidfd >= 0:
                 os.close(pidfd)
         for asked in ready:  # all in one go, for a picture of one moment
@@ -150,11 +152,11 @@ class Stacks:
         if not self._open or left <= 0:
             self.finish()
             return
-        self._loop.after(self, min(self._pause, left), self._look)
+        self._loop.after(self, min(self._pause, left), self._look_at_asked)
         self._pause = min(self._pause * 1.3, LONGEST)
 
-    def _look(self) -> None:
-        still: list[_Asked] = []
+    def _look_at_asked(self) -> None:
+        still: list[_AskedRank] = []
         for asked in self._open:
             if _is_whole(asked) or not self._lives(asked.taken.rank):
                 asked.close()
@@ -220,7 +222,7 @@ def _ran(pid: int) -> tuple[bool, int, int]:
     return state is not None and state.letter == "R", used, turns
 
 
-def _stands_still(asked: _Asked, pause: float) -> bool:
+def _stands_still(asked: _AskedRank, pause: float) -> bool:
     """Tell whether one that does not answer is in native code, so that its frames stand still."""
     runs, used, turns = _ran(asked.taken.pid)
     asked.still = asked.still + 1 if turns == asked.turns else 0
@@ -228,7 +230,7 @@ def _stands_still(asked: _Asked, pause: float) -> bool:
     return used >= asked.used + NATIVE if runs else asked.still > 1 or pause > RESTLESS
 
 
-def _ask(asked: _Asked) -> bool:
+def _ask(asked: _AskedRank) -> bool:
     """Ask a process, unless it sleeps until a signal comes; gives whether it was asked."""
     asked.taken.ran = ANSWERED in _read(asked.fd)  # it answered late
     try:
@@ -241,7 +243,7 @@ def _ask(asked: _Asked) -> bool:
     return _send(asked, GENTLE)
 
 
-def _send(asked: _Asked, number: int) -> bool:
+def _send(asked: _AskedRank, number: int) -> bool:
     for to in (TO_MAIN_THREAD, 0):  # an older Linux may give it to a thread that begins
         try:
             signal.pidfd_send_signal(asked.pidfd, number, None, to)
@@ -268,7 +270,7 @@ def _memory_file(pid: int) -> int:
     return -1
 
 
-def _is_whole(asked: _Asked) -> bool:
+def _is_whole(asked: _AskedRank) -> bool:
     """Read what a rank has written; gives whether that is all."""
     text = _read(asked.fd)
     if text != asked.taken.text:

@@ -19,7 +19,7 @@ from procession.engines.rendezvous.terms import SPARES, Terms
 from procession.engines.tunnel import check
 from procession.engines.will import Will
 from procession.group.group import Group
-from procession.output.rundir import Files, directory_name
+from procession.output.rundir import RunFiles, directory_name
 from procession.prepare.asked import asked_of
 from procession.prepare.work import Share, Work, divide
 from procession.values.errors import GroupEnd, SpecError
@@ -109,7 +109,7 @@ def group_on(
         raise EngineError(e.strerror or str(e)) from None
     engine.check()
     plugins = chosen()
-    directory = Files(work.spec.logs, work.nproc, directory_name(work.spec.name, os.environ))
+    directory = RunFiles(work.spec.logs, work.nproc, directory_name(work.spec.name, os.environ))
     try:
         driver = JobDriver(
             work,

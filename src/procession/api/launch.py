@@ -57,50 +57,45 @@ def start(
     on_failure: Callable[[GroupEnd], object] | None = None,
     on_event: OnEvent | None = None,
 ) -> Group:
-    """Start `nproc` copies of a program as one group, and return when all have reached it.
+    """Start `nproc` copies of a program as one group, and return when all ranks have started.
 
-    program: a function (also a lambda, a closure, or one of a script or notebook), a command as a
-        list of strings, or the name of a program.
-    nproc: how many ranks.
-    args, kwargs: for the function, or (args) for the command; common to all ranks, or a mapping
-        from rank to them.
-    env: variables to add to this process's environment; common or by rank. None takes one away.
-    devices: the kind of accelerator of which each rank gets one of its own: "cuda", "rocm",
-        "intel", "ascend", "neuron", "tpu", "jax", or "auto" for what there is; see
-        `procession.devices`. None: all ranks see what this process sees.
-    cwd: the ranks' directory; this process's if None.
-    name: for reports and directories; by default the program's.
-    start_method: "forkserver" (a fork of a small fresh interpreter), "spawn" (a fresh interpreter
-        per rank) or "fork" (functions: a fork of this process, with its live state). A command is
-        started by exec in any case.
-    stdin: the rank that gets this process's standard input; the others read nothing.
+    program: a function (a lambda, a closure or a notebook function, too), a command as a list of
+        strings, or the name of a program.
+    nproc: the number of ranks.
+    args, kwargs: arguments of the function, or `args` of the command. Equal for all ranks, or a
+        mapping from rank to arguments.
+    env: variables to add to the environment of this process, for all ranks or by rank. None removes
+        a variable.
+    devices: the kind of accelerator to assign, one device per rank: "cuda", "rocm", "intel",
+        "ascend", "neuron", "tpu", "jax", or "auto" to detect the kind. None: no assignment.
+    cwd: the directory of the ranks. None: the directory of this process.
+    name: the name in reports and directories. None: the name of the program.
+    start_method: "forkserver" (a fork of a small new interpreter), "spawn" (a new interpreter per
+        rank) or "fork" (for functions: a fork of this process with its state). Commands are always
+        executed.
+    stdin: the rank that reads the standard input of this process. The others read nothing.
     logs, stop, restart, placement, hang: policies; see `Logs`, `Stop`, `Restart`, `Placement`,
         `Hang`.
-    preload: modules that are imported once, before the ranks are forked (start method
-        "forkserver", Python programs): "auto", those that the program is going to import anyway
-        (of a function: those that it and its arguments name), as far as the program cannot tell
-        the difference; or a list of names, whatever the difference; or None. With
-        PROCESSION_PRELOAD=none in the environment, "auto" is None.
-    shared: a function without parameters (also a lambda or a closure) that loads what all ranks
-        need: it is called once, before the ranks are forked, and its value is the first argument
-        of each rank, which shares its memory with the others. For a script or module, a text
-        such as 'data:load("train.bin")', for `procession.once`. See docs/shared.md.
-    warm: keep the agent, with what it has imported, for the next run of this user that makes
-        the same imports, also one of another process, and take one that is kept: True (for 600 s)
-        or seconds. None: what PROCESSION_WARM in the environment says. See docs/warm.md.
-    pass_fds: descriptors of this process that ranks inherit under the same numbers, 3 or more.
-    control: whether the group can be seen and steered from other terminals (`procession ps`), by
-        this user and root. None: if PROCESSION_CONTROL=1 is in the environment.
-    on_failure: called after each failure, when its processes are gone and before anything starts
-        again, with the facts; in a thread of procession, which waits for it. If it gives False, or
-        raises, nothing starts again.
-    on_event: called with each `Event` of the group, from the first on, in a thread for handlers.
-        The group goes on meanwhile; at its end it waits five seconds for handlers, not longer. What
-        one raises is logged, the first time, and harms nothing. It may have a method
-        `environment(attempt, rank)` that gives variables for a rank that is about to start.
+    preload: modules to import once before the ranks are forked (start method "forkserver", Python
+        programs). "auto": the imports of the program, as far as the program cannot notice. A list:
+        these modules. None: no modules. PROCESSION_PRELOAD=none turns "auto" off.
+    shared: a function without parameters that loads what all ranks need. procession calls it once,
+        before it forks the ranks. Its value is the first argument of each rank, in shared memory.
+        For a script or module, a text such as 'data:load("train.bin")', for `procession.once`. See
+        docs/guides/resources.md.
+    warm: keep the agent with its imports for the next run of this user, and use a kept one. True
+        (600 s) or seconds. None: the value of PROCESSION_WARM. See docs/guides/faster.md.
+    pass_fds: file descriptors of this process that ranks inherit with the same numbers, 3 or more.
+    control: whether other terminals can see and stop the group (`procession ps`). None: whether
+        PROCESSION_CONTROL=1 is set.
+    on_failure: a function to call after each failure, when its processes are gone, in a thread of
+        procession. If it returns False or raises, the group is not restarted.
+    on_event: a function to call with each `Event` of the group, in a thread for handlers. At its
+        end, the group waits five seconds for handlers. The first exception is logged. It can have
+        a method `environment(attempt, rank)` that returns variables for a rank.
 
-    Raises SpecError (a ValueError) before anything is started, if what is asked for cannot be done;
-    StartFailed, with nothing left running, if a rank could not be started.
+    Raises SpecError (a ValueError) before any process starts if the request is invalid, and
+    StartFailed if a rank could not start; nothing is then left.
     """
     return _started(locals())
 
@@ -142,19 +137,20 @@ def run(
 
     engine, nnodes: run `nproc` ranks on each of `nnodes` nodes of an engine; see `start_on`. None:
         on this machine.
-    lease, link_encryption: with an engine or a rendezvous only; see `start_on`, whose defaults None
-        stands for.
-    rendezvous: where programs meet that were started once on each of `nnodes` machines, a count or
-        "MIN:MAX": "HOST:PORT", of one of the machines, or a mapping with "endpoint", "id",
-        "local_addr", and the words of --rdzv-conf. Ranks are numbered throughout the job; mappings
-        by rank, and the values that are returned, are those of this machine's ranks: [] where the
-        job had enough others. See docs/several-machines.md.
-    timeout: seconds after which the group is stopped and TimeoutError is raised; None: no limit.
+    lease, link_encryption: with an engine or a rendezvous only; see `start_on`. None: the defaults
+        of `start_on`.
+    rendezvous: where programs meet that run once on each of `nnodes` nodes (a number or "MIN:MAX").
+        "HOST:PORT" of one of the nodes, or a mapping with "endpoint", "id", "local_addr" and the
+        names of --rdzv-conf. Ranks are numbered in the whole job. Mappings by rank and the
+        returned values are those of this node: [] if the job did not need it. See
+        docs/clusters/rendezvous.md.
+    timeout: seconds until the group is stopped and TimeoutError is raised. None: no limit.
 
-    The value of a rank of a command is None. Raises GroupFailed, with the full report, when a rank
-    failed; GroupStopped when somebody else had the group stopped (`procession stop`, Slurm), unless
-    all ranks of this machine finished within the notice of its `Stop`; and what `start` or
-    `start_on` raises.
+    The value of a rank of a command is None.
+
+    Raises GroupFailed, with the report, if a rank failed; GroupStopped if another process stopped
+    the group (`procession stop`, Slurm), unless all ranks of this machine finished within the
+    notice of its `Stop`; and the exceptions of `start` or `start_on`.
     """
     given = locals()
     _check_timeout(timeout)
@@ -192,17 +188,17 @@ def start_on(
 ) -> Group:
     """Start `nproc` copies of a program on each of `nnodes` nodes as one group.
 
-    engine: who gives the nodes: "slurm" (in an allocation), "ray", or an engine as an object, such
-        as `procession.engines.ssh.SshEngine(["h1", "h2"])`; see docs/clusters.md.
-    nnodes: how many nodes; None: all that the engine has.
-    lease: seconds without a word after which a node counts as lost, and ends its ranks.
-    link_encryption: "auto": the links to nodes are encrypted (TLS 1.3) where Python is 3.13 or
-        later at both ends, else authenticated only; "required": a node that cannot is refused.
-    options: what `start` takes, except start method "fork". Ranks are numbered
-        throughout the job, also in mappings by rank; `devices` are dealt out on each node.
+    engine: what provides the nodes: "slurm" (in an allocation), "ray", or an engine object such as
+        `procession.engines.ssh.SshEngine(["h1", "h2"])`. See docs/clusters/index.md.
+    nnodes: the number of nodes. None: all nodes of the engine.
+    lease: seconds without contact after which a node is lost and stops its ranks.
+    link_encryption: "auto" encrypts the links to nodes (TLS 1.3) if both Pythons are 3.13 or later,
+        and authenticates them otherwise. "required" refuses nodes that cannot encrypt.
+    options: parameters of `start`, except the start method "fork". Ranks are numbered in the whole
+        job, also in mappings by rank. `devices` are assigned on each node.
 
-    Returns the `Group` of all ranks on all nodes when they have reached the program. Raises what
-    `start` raises, and EngineError if the engine cannot be used. See docs/clusters.md.
+    Returns the `Group` of all ranks when they have started. Raises the exceptions of `start`, and
+    EngineError if the engine cannot be used.
     """
     given = {"engine": engine, "nnodes": nnodes, "lease": lease, "link_encryption": link_encryption}
     return _started_on({"program": program, "nproc": nproc, **given, **options})
@@ -229,9 +225,9 @@ def _started(given: dict[str, Any]) -> Group:
         if lasts and spec.start_method == "forkserver" and not (spec.warm or spec.pass_fds):
             early = boot.start_early()
     try:
-        from procession.group.making import begin
+        from procession.group.making import begin_group
 
-        return begin(spec, None, control, on_event=on_event, started=True)
+        return begin_group(spec, None, control, on_event=on_event, started=True)
     finally:
         if early is not None and early in boot.early:
             from procession.agent.pool import end_untaken

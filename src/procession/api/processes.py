@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from procession.group.group import Group
-from procession.group.making import begin
+from procession.group.making import begin_group
 from procession.output.wiring import Output
 from procession.preload.source import is_guarded
 from procession.values.errors import SpecError
@@ -76,14 +76,14 @@ def begin_processes(
     if not fork and is_guarded(path or ""):
         again = {i: (worker.Again(me, how, fn, args[i]),) for i, me in enumerate(identities)}
         try:
-            return begin(spec(Function(worker.call, _main_of(identities[0])), again), output)
+            return begin_group(spec(Function(worker.call, _main_of(identities[0])), again), output)
         except SpecError:
             pass  # something can only go by value; or not at all, and what follows says why
     for me in identities:
         for main in ("name", "path") if not fork else ():
             me["preparation"].pop(f"init_main_from_{main}", None)
     who = {i: {"identity": me} for i, me in enumerate(identities)}
-    return begin(spec(Function(worker.ByValue(how, fn)), dict(enumerate(args)), who), output)
+    return begin_group(spec(Function(worker.ByValue(how, fn)), dict(enumerate(args)), who), output)
 
 
 def _identity(process: Process, fork: bool) -> worker.Identity:

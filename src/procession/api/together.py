@@ -18,7 +18,7 @@ from procession.engines.contract import EngineError
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.plain import group_end, plain_group
 from procession.engines.rendezvous.hosting import open_door
-from procession.engines.rendezvous.member import Waiting, make_node_process, say_spare, take_part
+from procession.engines.rendezvous.member import HostSearch, make_node_process, say_spare, take_part
 from procession.engines.rendezvous.secret import find_trust
 from procession.engines.rendezvous.terms import Terms, read_endpoint, read_machines, terms_of_conf
 from procession.engines.tunnel import check
@@ -68,7 +68,7 @@ def run_together(
     job: Group
 
     if door is None:
-        waiting = Waiting(terms, _warn, may_host=True)
+        waiting = HostSearch(terms, _warn, may_host=True)
         more: dict[str, Any] = {"waiting": waiting, "encrypted": link_encryption == "required"}
         node = make_node_process(own, terms, trust, hosts=False, say=_warn, **more)
         values = _join(node, terms, own, timeout, waiting)
@@ -114,7 +114,7 @@ def read_terms(rendezvous: str | Mapping[str, Any], nnodes: int | str | None) ->
 
 
 def _join(
-    node: NodeProcess, terms: Terms, own: Spec, timeout: float | None, waiting: Waiting
+    node: NodeProcess, terms: Terms, own: Spec, timeout: float | None, waiting: HostSearch
 ) -> list[Any]:
     """Take part in a job that another machine hosts, unless this one is to host it after all."""
     found: list[Any] = []

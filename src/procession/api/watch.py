@@ -53,7 +53,7 @@ class Watch:
         self.unstarted = self.over = False
         self._group = weakref.ref(group)
         self._changed = threading.Condition()
-        group.hear(self._take)
+        group.hear(self._take_event)
         group.when_over(self._end)  # also if its driver failed, of which no event tells
 
     def _end(self) -> None:
@@ -70,7 +70,7 @@ class Watch:
             self.failed.add(rank)
         self._sentinels.pop(rank).ring()
 
-    def _take(self, event: Event) -> None:
+    def _take_event(self, event: Event) -> None:
         rank = event.rank
         with self._changed:
             if rank is None:

@@ -70,7 +70,7 @@ def _with_loss(code: int) -> int:
     if saying is None or not saying.fault:
         return code
     why, saying.fault = saying.fault, ""
-    saying.say_note(f"what was to be printed is lost ({why}) [P307]")
+    saying.say_note(f"printed output is lost ({why}) [P307]")
     return code or saying.LOST
 
 

@@ -19,14 +19,14 @@ from procession.values.errors import SpecError
 from procession.values.program import Command, Module
 
 PROG = "procession adopt"
-OPTIONS = (Option(("-m", "--module"), "", "PROGRAM is a Python module, as for python -m"),)
+OPTIONS = (Option(("-m", "--module"), "", "run PROGRAM as a Python module, as python -m does"),)
 DESCRIPTION = f"""\
 {COMMANDS["adopt"].capitalize()}.
 
-torch.distributed.run and .launch, elastic_launch, launch_agent, elastic's start_processes, and
-torch.multiprocessing's spawn and start_processes start groups of procession in it, and in the
-Python programs that it starts. Everything else is as without this command: output, log files,
-exceptions, exit codes."""
+In PROGRAM and in Python programs that it starts, these functions of torch start groups of
+procession: torch.distributed.run and .launch, elastic_launch, launch_agent, start_processes of
+elastic, and spawn and start_processes of torch.multiprocessing. Output, log files, exceptions and
+exit codes do not change."""
 EPILOG = """\
 examples:
   procession adopt -- accelerate launch --num_processes 4 train.py
@@ -47,9 +47,7 @@ def main(words: list[str]) -> NoReturn:
     """Become the program. Raises SystemExit(2) for what cannot be run."""
     options, rest = PARSER.read(words)
     if not rest:
-        PARSER.error(
-            f"PROGRAM is missing: say what to run, as in: {PROG} -- accelerate launch train.py"
-        )
+        PARSER.error(f"PROGRAM is missing; type {PROG} -- accelerate launch train.py")
     command = _command(rest, module=bool(options.get("module")))
     env = {**os.environ, **variables(os.environ)}
     for stream in (sys.stdout, sys.stderr):

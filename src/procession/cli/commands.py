@@ -8,19 +8,19 @@ from procession.cli.words import Option, Parser
 
 COMMANDS = {
     "run": "run a program as a group of ranks",
-    "adopt": "run a program in which torch's launchers are procession's",
-    "ps": "list what runs here, and what ran",
-    "logs": "show what the ranks of a run write",
-    "attach": "come back to a run, and stay until it ends",
-    "stop": "end a run",
-    "report": "tell how a run is, or how it ended",
-    "stacks": "show what each rank of a run is doing",
-    "debug": "stop in any rank, with Python's debugger",
-    "clean": "end and remove what launchers that were killed have left",
-    "warm": "list or end what is kept for the next run",
-    "explain": "tell what a message means, why it comes, and what to do",
-    "doctor": "tell what this machine offers, and what falls back",
-    "completion": "print a script by which bash, zsh or tcsh completes this command",
+    "adopt": "run a program with procession instead of torch's launchers",
+    "ps": "list active and past runs",
+    "logs": "print the output of the ranks of a run",
+    "attach": "return to a run until it ends",
+    "stop": "stop a run",
+    "report": "print the state of a run, or how it ended",
+    "stacks": "print where each rank of a run is",
+    "debug": "open Python's debugger in any rank",
+    "clean": "end and remove what killed launchers have left",
+    "warm": "list or end processes that are kept for the next run",
+    "explain": "print what a message means and what to do",
+    "doctor": "print what this machine offers, and what is missing",
+    "completion": "print the completion script for bash, zsh or tcsh",
 }
 
 # Those that look at runs, or steer them, and their modules in `steer`.
@@ -37,14 +37,12 @@ examples:
   procession run -n 4 train.py --epochs 3     a Python script, four ranks
   procession run -n 4 -m mypackage.train      a Python module
   procession run -n 2 ./a.out input.dat       any program
-  procession run --detach -n 4 train.py       the same, without this terminal
-  procession attach last                      and back to it
-  procession doctor                           what this machine offers
+  procession run --detach -n 4 train.py       the same in the background
+  procession attach last                      return to the run
 """
 WHICH = """\
-RUN is the id of a run, the beginning of one, a name, a launcher's pid, the number of the Slurm job
-in which it runs (also from another machine of the cluster), the directory of a run, or `last`: the
-newest run that was started in this directory."""
+RUN is an id or its beginning, a name, the directory of a run, the pid of a launcher, or the number
+of a Slurm job. `last` is the newest run that was started in this directory."""
 
 
 def parser_of(command: str, usage: str, epilog: str = "", options: Sequence[Option] = ()) -> Parser:

@@ -47,38 +47,38 @@ class Debugger:
         if self._prompt is not None or rank not in stopped or self._driver.debugged.listeners:
             return
         if self._here:
-            self._begin()
+            self._open_prompt()
         else:
-            self._tell([*stopped] if left else [rank])
+            self._say_where([*stopped] if left else [rank])
 
-    def _tell(self, ranks: Iterable[int]) -> None:
+    def _say_where(self, ranks: Iterable[int]) -> None:
         for rank in ranks:
             self._say(self._driver.debugged.where(rank, self._driver.run_id))
 
-    def _begin(self) -> None:
+    def _open_prompt(self) -> None:
         self._driver.display.hold(held=True)
         self._signals.prompting = True
         words = own_python("procession.cli:command", "debug", self._driver.run_id, "--here")
         self._prompt = subprocess.Popen(words)
         self._pidfd = os.pidfd_open(self._prompt.pid)
-        self._driver.loop.watch(self._pidfd, self._end)
+        self._driver.loop.watch(self._pidfd, self._prompt_ended)
 
     def close(self) -> None:
         """End the prompt, if there is one: the run is over."""
         if self._prompt is not None:
             self._prompt.terminate()
-            self._leave()
+            self._close_prompt()
 
-    def _end(self) -> None:
+    def _prompt_ended(self) -> None:
         """Go on without a prompt, or with another one: a rank may have stopped meanwhile."""
         self._driver.loop.cancel(self)
         self._driver.loop.forget(self._pidfd)
-        if self._leave() in (0, -signal.SIGTERM):  # by us, if it takes its time
+        if self._close_prompt() in (0, -signal.SIGTERM):  # by us, if it takes its time
             self._changed(None)
         else:
-            self._tell(self._driver.debugged.stopped)
+            self._say_where(self._driver.debugged.stopped)
 
-    def _leave(self) -> int:
+    def _close_prompt(self) -> int:
         assert self._prompt is not None
         code = self._prompt.wait()
         os.close(self._pidfd)

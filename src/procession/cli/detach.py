@@ -72,8 +72,8 @@ def _wait(launcher: int, read_end: int) -> int:
         return int(told["code"])
     run = told["run"]
     say_out(f"{run}")
-    say_note(f"{run} runs on without this terminal, in {told['dir']}")
-    say_note(f"come back with `procession attach {run}`; end it with `procession stop {run}`")
+    say_note(f"{run} continues without this terminal, in {told['dir']}")
+    say_note(f"return with `procession attach {run}`; stop with `procession stop {run}`")
     return 0
 
 

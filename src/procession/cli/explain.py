@@ -12,12 +12,13 @@ from procession.cli.commands import parser_of
 from procession.cli.say import say, say_out
 
 EPILOG = """\
-CODE is in brackets at the end of a message: [P101]. A message with its code will do, too.
-Without a word, all codes are listed.
+CODE is in brackets at the end of a message: [P101]. You can also paste the whole message, or
+search for words: procession explain out of memory. Without arguments, all codes are listed.
 
-exit codes: 0; 1 for an unknown code; 2 for a wrong command line.
+exit codes: 0; 1 if nothing was found; 2 for a wrong command line.
 """
-PARSER = parser_of("explain", "[CODE | MESSAGE ...]", EPILOG)
+PARSER = parser_of("explain", "[CODE | MESSAGE | WORDS ...]", EPILOG)
+ALIKE = {"oom": "memory"}  # words that people search for, and the words of the entries
 
 
 def main(words: list[str]) -> int:
@@ -30,11 +31,21 @@ def main(words: list[str]) -> int:
     text = " ".join(rest)
     code = next((c for c in re.findall(r"\bP\d{3}\b", text.upper()) if c in known), "")
     if not code:
-        say(f"procession explain: no known code in {text!r}; without a word, all codes are "
-            "listed\n", sys.stderr)  # fmt: skip
-        return 1
+        return _search(rest, known)
     title, why, cure = known[code]
     say_out(f"{code}: {title}\n\nwhy:\n{_filled(why)}\n\nwhat to do:\n{_filled(cure)}")
+    return 0
+
+
+def _search(words: list[str], known: dict[str, list[str]]) -> int:
+    """List the entries that have all of some words; returns the exit code."""
+    wanted = [ALIKE.get(w.lower(), w.lower()) for w in words]
+    found = {c: e for c, e in known.items() if all(w in " ".join(e).lower() for w in wanted)}
+    if not found:
+        said = f"no code or entry has {' '.join(words)!r}; procession explain lists all codes"
+        say(f"procession explain: error: {said}\n", sys.stderr)
+        return 1
+    say_out("".join(f"{code}  {entry[0]}\n" for code, entry in found.items()))
     return 0
 
 

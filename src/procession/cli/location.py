@@ -130,7 +130,7 @@ def _by_names(s: Settings, least: int, most: int) -> Terms:
     return Terms(host, port, run_id, least, most, local_addr=local, **_conf(s, static=False))
 
 
-def _place(s: Settings, least: int, most: int, torchrun: bool) -> Started:
+def _place(s: Settings, least: int, most: int, torchrun: bool) -> LauncherPlace:
     """Give which one this launcher is, of how many: by the options, or by variables."""
     by_options = any(map(s.said, NUMBERING)) and (s.said("node_rank") or most == 1)
     started = None if torchrun or by_options else read_started(os.environ, most)
@@ -150,7 +150,7 @@ def _place(s: Settings, least: int, most: int, torchrun: bool) -> Started:
             "other; write --rdzv-backend c10d --rdzv-endpoint HOST:PORT on each"
         )
     rank = _node_rank(s, most) if s.said("node_rank") else 0
-    return Started("", "", rank, most, machine=rank, machines=("",) * most)
+    return LauncherPlace("", "", rank, most, machine=rank, machines=("",) * most)
 
 
 def _node_rank(s: Settings, count: int) -> int:
@@ -178,7 +178,7 @@ def _alone(s: Settings, backend: str) -> Node:
     return Node(address=address or LOOPBACK, port=port, role=s.text("role"), run_id=run_id)
 
 
-def _meeting(s: Settings, place: Started, torchrun: bool) -> tuple[Node, Terms]:
+def _meeting(s: Settings, place: LauncherPlace, torchrun: bool) -> tuple[Node, Terms]:
     """Give the ranks of a launcher that has a number, and the terms on which it meets others."""
     count, conf = len(place.machines), _conf(s, static=True)
     inner = torchrun or "PROCESSION_RUN" in os.environ
@@ -232,7 +232,7 @@ def _conf(s: Settings, *, static: bool) -> dict[str, Any]:
     return terms_of_conf(parse_conf(s.text("rdzv_conf"), where), where, static=static)
 
 
-def _say_place(s: Settings, place: Started, node: Node) -> None:
+def _say_place(s: Settings, place: LauncherPlace, node: Node) -> None:
     """Say which ranks the variables give to a launcher that is for itself."""
     if not place.starter or place.local:
         return  # the first process on each machine says it
@@ -289,8 +289,8 @@ def read_engine(s: Settings) -> EngineRequest:
     """Give what is asked of an engine by --engine, which is said. Raises SpecError."""
     name, chosen = s.text("engine"), s.where("engine")
     if name not in NAMES:
-        known = ", ".join((*NAMES, NO_ENGINE))
-        raise SpecError(f"{chosen}: there is no engine {name!r}; there are {known}")
+        known = f"{', '.join(NAMES[:-1])} or {NAMES[-1]}; {NO_ENGINE} disables"
+        raise SpecError(f"{chosen}: unknown engine {name!r}; choose {known}")
     try:
         request = ask(s, name, chosen).__replace__(nodes=_nodes(s))
         if name == "ssh":
@@ -327,7 +327,7 @@ def _with_hosts(s: Settings, on: EngineRequest) -> EngineRequest:
 # -- what has started this command
 
 
-class Started(Value):
+class LauncherPlace(Value):
     """Which one of several launchers this process is.
 
     starter: the command that started them, "" where each has a console of its own. variable: the
@@ -360,7 +360,7 @@ class Started(Value):
         return list(dict.fromkeys(FIRST + crc32(seed) % (LAST - FIRST) for seed in seeds))
 
 
-def read_started(env: Mapping[str, str], count: int) -> Started | None:
+def read_started(env: Mapping[str, str], count: int) -> LauncherPlace | None:
     """Read what has started this command; None for nothing, or for a single process.
 
     count: of machines, by the options: pods know their number, but not how many there are. In a
@@ -379,7 +379,7 @@ def read_started(env: Mapping[str, str], count: int) -> Started | None:
         found = _slurm(env)
     if found is None and count > 1 and POD in env:
         (pod,) = _numbers(env, POD)
-        found = Started("", POD, pod, count, machine=pod, machines=("",) * count)
+        found = LauncherPlace("", POD, pod, count, machine=pod, machines=("",) * count)
     if found is None or found.size < 2:
         return None
     if not (found.rank < found.size and found.local < found.local_size <= found.size):
@@ -390,7 +390,7 @@ def read_started(env: Mapping[str, str], count: int) -> Started | None:
     return found
 
 
-def _mpi(env: Mapping[str, str], starter: str, names: Sequence[str], job: str) -> Started:
+def _mpi(env: Mapping[str, str], starter: str, names: Sequence[str], job: str) -> LauncherPlace:
     """Number the machines by the ranks, for MPI has no variable for them: as many on each."""
     rank, size, local, local_size = _numbers(env, *names)
     if not local_size or (rank - local) % local_size or size % local_size:
@@ -402,7 +402,7 @@ def _mpi(env: Mapping[str, str], starter: str, names: Sequence[str], job: str) -
     if names is HYDRA and size == local_size:  # other machines do not know the process
         job = _of_proxy()
     machines = ("",) * (size // local_size)
-    return Started(
+    return LauncherPlace(
         starter, names[0], rank, size, local, local_size, rank // local_size, machines, job
     )
 
@@ -415,7 +415,7 @@ def _of_proxy() -> str:
     return ""
 
 
-def _slurm(env: Mapping[str, str]) -> Started | None:
+def _slurm(env: Mapping[str, str]) -> LauncherPlace | None:
     try:
         task = read_task(env)
     except EngineError as e:
@@ -430,7 +430,7 @@ def _slurm(env: Mapping[str, str]) -> Started | None:
             f"srun's variables contradict each other: SLURM_NODEID={machine}, {said}; {OWN}"
         )
     cpus = env.get("SLURM_CPUS_PER_TASK", "")
-    return Started(
+    return LauncherPlace(
         "srun", "SLURM_PROCID", task.number, task.count, local, here[machine], machine, task.nodes,
         job=f"slurm_{task.job}.{task.step}", cpus=int(cpus) if is_count(cpus) else 0,
     )  # fmt: skip

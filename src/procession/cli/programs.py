@@ -124,7 +124,7 @@ def _part(s: Settings, words: list[str], *, torchrun: bool = False) -> Part:
     nproc = count_ranks(text, where)
     if not words:
         raise SpecError(
-            "PROGRAM is missing: say what to run, as in: procession run -n 4 train.py (or it was "
+            "PROGRAM is missing; type procession run -n 4 train.py (or it was "
             "taken for the value of the option before it)"
         )
     for one, other in combinations(KINDS, 2):

@@ -65,8 +65,9 @@ def run_group(
         said = where("log_dir" if request.settings.said("log_dir") else "detach")
         of_logs = f"{said} {spec.logs.dir!r}: " if spec.logs.dir else ""
         refuse(prog, f"{of_logs}cannot prepare the run: {e} [P305]")
-    if threads := _threads(spec, group.placed) if not request.json else "":
-        say_line(f"procession: {threads}")
+    threads = "" if request.json else _threads(spec, group.placed)
+    if threads and sys.stderr is not None and sys.stderr.isatty() and _is_new("threads"):
+        say_note(threads)
     for note in (*group.notes, *([] if request.json else _advice(spec, group.plan))):
         say_note(note)
     in_files = group.resources.streams.in_files  # then nothing is lost if nobody reads the output
@@ -182,6 +183,18 @@ def _say_restart(event: Event) -> None:
         say_note(event.detail, 0.0)
 
 
+def _is_new(what: str) -> bool:
+    """Tell whether this version tells this user something for the first time."""
+    from procession.system.directories import read_cached, write_cached
+    from procession.values.version import __version__
+
+    version = __version__.encode()
+    if read_cached("told", what) == version:
+        return False
+    write_cached("told", what, version)
+    return True
+
+
 def _threads(spec: Spec, placed: Placed) -> str:
     """Say what OMP_NUM_THREADS is set to; "" if it is not set here, or the user has set it."""
     if spec.nproc < 2 or THREADS in os.environ or all(THREADS in env for env in spec.env):
@@ -199,7 +212,7 @@ def conduct(run: Group, signals: RunSignals, watching: AbstractContextManager[ob
     """
     run.driver.drain_patiently()
     run.driver.on_signal(signals.node_got)
-    run.subscribe(signals.hear)
+    run.subscribe(signals.hear_event)
     debugger = Debugger(run, signals, say_line)
     code = 1
     try:
@@ -255,7 +268,7 @@ def ending(run: Group, failed: GroupFailed | None, received: list[int]) -> tuple
         where = "its debugger" if " from its debugger (" in run.who_stopped else "another terminal"
         return _stopped(run, f"from {where} ({by.name})"), 128 + by
     if stopped and run.unread:
-        unread = "nobody reads the standard output any more"
+        unread = "the reader of stdout has exited"
         run.stopper = f"its launcher: {unread}"
         return f"procession: {unread}; the group was stopped [P306]", 128 + signal.SIGPIPE
     return "", 0
@@ -332,7 +345,7 @@ def _viewed(group: Group, console: Console) -> Generator[None]:
     def crashed(e: Exception) -> None:
         what = (str(e).splitlines() or [""])[0]
         failed = f"the live view failed and is gone ({type(e).__name__}: {what})"
-        group.say(f"procession: {failed}; the group goes on [P413]")
+        group.say(f"procession: {failed}; the group continues [P413]")
 
     view = View(group.look, console, on_crash=crashed)
 

@@ -238,7 +238,7 @@ def _from_config(path: str, settings: Settings, options: Options) -> None:
     except OSError as e:
         raise SpecError(f"{settings.where('config')}: cannot read {path!r}: {e.strerror}") from None
     table = _table(data, path)
-    _take(data if table is None else table, path, settings, options, CONFIG)
+    _take_table(data if table is None else table, path, settings, options, CONFIG)
 
 
 def _from_pyproject(settings: Settings, options: Options) -> None:
@@ -252,7 +252,7 @@ def _from_pyproject(settings: Settings, options: Options) -> None:
         path = "/".join([*names[:count], "pyproject.toml"])
         with suppress(OSError):
             if _is_trusted(path) and (table := _table(_parsed(path, ours=True), path)) is not None:
-                _take(table, path, settings, options, PYPROJECT)
+                _take_table(table, path, settings, options, PYPROJECT)
                 return
 
 
@@ -290,7 +290,7 @@ def _table(data: Mapping[str, Any], path: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found)
 
 
-def _take(
+def _take_table(
     table: Mapping[str, Any], path: str, settings: Settings, options: Options, rank: int
 ) -> None:
     base = os.path.basename(path)

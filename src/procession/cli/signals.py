@@ -194,11 +194,11 @@ class RunSignals:
         if self.prompting and number == signal.SIGINT:
             return
         if self._over is None:
-            self._take(number, HERE)
+            self._obey_signal(number, HERE)
         elif time.monotonic() > self._over + PATIENCE:
             os._exit(128 + self.received[0])
 
-    def hear(self, event: Event) -> None:
+    def hear_event(self, event: Event) -> None:
         """Take an event of the run: where a failure does not end it soon, that is said."""
         if event.kind == "stopping" and not self.received:
             if self._failing is not None:
@@ -223,10 +223,10 @@ class RunSignals:
             if not self._is_copy(number, who):
                 self._say(f"{who} got {name}, which does nothing here: see --forward, --preempt")
             return
-        if self._take(number, who, again):
+        if self._obey_signal(number, who, again):
             self._say(f"{who} got {name}")
 
-    def _take(self, number: int, who: str, again: bool = False) -> bool:
+    def _obey_signal(self, number: int, who: str, again: bool = False) -> bool:
         """Obey a signal; gives whether it was new."""
         copy = self._is_copy(number, who)
         if number in self.asked.forward:

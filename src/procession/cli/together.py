@@ -19,8 +19,8 @@ from procession.engines.contract import EngineError
 from procession.engines.nodeprocess import NodeProcess
 from procession.engines.rendezvous.hosting import open_door, with_address
 from procession.engines.rendezvous.member import (
-    Verdict,
-    Waiting,
+    HostSearch,
+    JobVerdict,
     make_node_process,
     say_lost,
     say_spare,
@@ -95,7 +95,7 @@ def run_together(prog: str, request: Request, terms: Terms) -> tuple[int, dict[s
         say_note(trust.note)
     if door is None:
         # Where this one says nothing, another launcher says it on this console.
-        waiting = Waiting(terms, _say if terms.tells else lambda _: None, may_host=True)
+        waiting = HostSearch(terms, _say if terms.tells else lambda _: None, may_host=True)
         joined = _join(part, terms, waiting)
         if waiting.door is None:
             return joined
@@ -111,7 +111,7 @@ def run_together(prog: str, request: Request, terms: Terms) -> tuple[int, dict[s
             raise
 
 
-def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
+def _join(part: _Part, terms: Terms, waiting: HostSearch) -> tuple[int, Any]:
     """Be a launcher that does not host the rendezvous; gives what `run_together` gives.
 
     waiting: has a door after this if this launcher is to host the rendezvous after all.
@@ -135,7 +135,7 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
                 result = node.last_words.get("result") or _end_here(part.own, verdict)
                 return verdict.code, result if terms.tells else ANOTHERS
             if node.joined:
-                _say(f"{say_lost(node, terms)}; if enough are left, they go on [P419]")
+                _say(f"{say_lost(node, terms)}; if enough nodes remain, they continue [P419]")
             elders = succession.elders
             if not elders:
                 break
@@ -148,7 +148,7 @@ def _join(part: _Part, terms: Terms, waiting: Waiting) -> tuple[int, Any]:
             return _host(part, terms, door, succession)
 
 
-def _end_here(spec: Spec, verdict: Verdict) -> GroupEnd:
+def _end_here(spec: Spec, verdict: JobVerdict) -> GroupEnd:
     """Give how the job ended for a launcher that has no last words of the host."""
     cause = not_started(verdict.said.removeprefix("procession: "))
     if verdict.found:

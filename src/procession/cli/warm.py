@@ -19,17 +19,17 @@ from procession.warm.templates import Gone, Unusable, templates
 SHOWN = 4  # packages that a line names
 WAYS = ("list", "stop")
 EPILOG = """\
-Runs with --warm leave the process that has made their imports to the next run. MEMORY is what each
-has for itself, and its part of what it shares (PSS); RUNS how many it has served; LEFT how long it
-is kept if no run takes it. A process that a run uses just now is not in the list.
+A run with --warm keeps the process with its imports for the next run. MEMORY is its proportional
+share of memory (PSS), RUNS the number of runs that it has served, and LEFT the time until it ends
+without another run. A process that a run is using is not in the list.
 
-`procession warm stop` ends all of them.
+procession warm stop ends all of them.
 
 exit codes: 0; 1 if one does not answer; 2 for a wrong command line.
 """
 PARSER = parser_of(
     "warm", "[list | stop] [--json]", EPILOG,
-    (Option(("--json",), "", "print all that is known as JSON"),),
+    (Option(("--json",), "", "print all facts as JSON"),),
 )  # fmt: skip
 
 

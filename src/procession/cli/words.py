@@ -105,8 +105,8 @@ class Option(Value):
         return "" if self.scope in ("", ENGINES, engine) else f"is for --engine {self.scope}"
 
 
-HELP = Option(("-h", "--help"), "", "show this help message and exit")
-HELP_ALL = Option(("--help-all",), "", "show all options, by their subjects, and exit")
+HELP = Option(("-h", "--help"), "", "print this help, and exit")
+HELP_ALL = Option(("--help-all",), "", "print the help of all options, and exit")
 
 
 class Parser(Value):
@@ -154,7 +154,7 @@ class Parser(Value):
         while rest:
             word = rest.pop(0)
             if word.startswith("-") and word not in ("-", "--"):
-                self._take(word, rest, found)
+                self._take_option(word, rest, found)
                 continue
             others += [word] * (word != "--")
             if not mixed or word == "--":
@@ -176,7 +176,7 @@ class Parser(Value):
         except SpecError as e:
             self.error(str(e))
 
-    def _take(self, word: str, rest: list[str], found: Given) -> None:
+    def _take_option(self, word: str, rest: list[str], found: Given) -> None:
         """Take the option that a word is; its value may follow in `rest`."""
         long = word.startswith("--")
         name, equals, value = word.partition("=") if long else (word[:2], word[2:], word[2:])
@@ -219,6 +219,7 @@ class Parser(Value):
     def help_text(self) -> str:
         """Write the help."""
         import argparse
+        import re
 
         parser = argparse.ArgumentParser(
             self.prog,
@@ -234,7 +235,7 @@ class Parser(Value):
                 if option.metavar:
                     how = {"metavar": option.metavar, "nargs": "?" if option.bare else None}
                 add(*option.names, help=option.help.replace("%", "%%"), **how)
-        return parser.format_help()
+        return re.sub(r"(--[a-z-]+) \[([A-Z]+)\]", r"\1[=\2]", parser.format_help())
 
 
 def near(word: str, known: Iterable[str], likeness: float = 0.75) -> str:

@@ -23,11 +23,11 @@ class NotAnswered(Exception):
     """The run cannot be asked, or will not do it. The text is one line."""
 
 
-class Ended(NotAnswered):
+class RunEnded(NotAnswered):
     """The run has ended, or its launcher was killed."""
 
 
-class Dead(Ended):
+class Dead(RunEnded):
     """Nobody listens at the run's socket: its launcher was killed."""
 
 
@@ -60,7 +60,7 @@ class Connection:
         except ConnectionRefusedError:
             raise Dead(f"the launcher of {name} was killed [P313]") from None
         except FileNotFoundError:
-            raise Ended(f"{name} has just ended [P313]") from None
+            raise RunEnded(f"{name} has just ended [P313]") from None
         except (OSError, Refused) as e:
             said = str(e) if isinstance(e, Refused) else e.strerror or str(e)
             raise NotAnswered(f"{name} cannot be reached ({said}) [P313]") from None
@@ -70,7 +70,7 @@ class Connection:
         try:
             self.socket.sendall(encode({"ask": ask, **given}))
         except OSError as e:
-            raise Ended(f"the run does not listen any more ({e.strerror}) [P313]") from None
+            raise RunEnded(f"the run does not listen any more ({e.strerror}) [P313]") from None
 
     def ask(self, ask: str, **given: Any) -> Any:
         """Ask, and give the answer; events that come before it are lost. Raises NotAnswered."""
@@ -121,7 +121,7 @@ class Connection:
                 data = b""
             if not data:
                 self.closed = True
-                raise Ended("the run has ended, or its launcher was killed [P313]")
+                raise RunEnded("the run has ended, or its launcher was killed [P313]")
             try:
                 self._heard += [decode(line) for line in self._lines.feed(data)]
             except ValueError as e:
@@ -129,7 +129,7 @@ class Connection:
         said = self._heard.pop(0)
         if said.get("event") == "end":
             self.end = said
-            raise Ended("the run has just ended [P313]")
+            raise RunEnded("the run has just ended [P313]")
         return said
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from glob import escape, glob
 
 from procession.control import ask
 from procession.system.identity import lives, pid_of, start_of
-from procession.system.processes import Seen, below, processes, send
+from procession.system.processes import ProcessInfo, below, processes, send
 
 AGENT_SECONDS = 2.0  # for an agent to end its ranks by itself
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL
@@ -29,8 +29,8 @@ REAP = 5.0  # seconds to vanish after SIGKILL
 
 
 def left_behind(
-    found: dict[int, Seen], alive: Callable[[str], bool | None], own: int
-) -> list[Seen]:
+    found: dict[int, ProcessInfo], alive: Callable[[str], bool | None], own: int
+) -> list[ProcessInfo]:
     """Choose the processes of dead launchers. Pure.
 
     alive: tells whether the launcher of a mark lives, None for unknown. own: this process's pid.
@@ -49,7 +49,7 @@ def left_behind(
     return [found[pid] for pid in sorted((below(dead, found) | dead) - kept)]
 
 
-def find_left() -> list[Seen]:
+def find_left() -> list[ProcessInfo]:
     """Find what is left, after agents had time to end it themselves."""
     until = time.monotonic() + AGENT_SECONDS
     while True:
@@ -59,7 +59,7 @@ def find_left() -> list[Seen]:
         time.sleep(0.05)
 
 
-def end_processes(found: Sequence[Seen]) -> list[Seen]:
+def end_processes(found: Sequence[ProcessInfo]) -> list[ProcessInfo]:
     """End them: SIGTERM, a few seconds, SIGKILL; gives those that are still there."""
     left = list(found)
     for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, REAP)):
@@ -69,7 +69,7 @@ def end_processes(found: Sequence[Seen]) -> list[Seen]:
     return left
 
 
-def _await(left: list[Seen], seconds: float) -> list[Seen]:
+def _await(left: list[ProcessInfo], seconds: float) -> list[ProcessInfo]:
     until = time.monotonic() + seconds
     while left and time.monotonic() < until:
         left = [each for each in left if start_of(each.pid) == each.start]
@@ -108,12 +108,12 @@ def dead_scratch(*, remove: bool) -> list[str]:
     return found
 
 
-def read_processes() -> dict[int, Seen]:
+def read_processes() -> dict[int, ProcessInfo]:
     """Give the processes of this user that can be looked at, by pid, with `words` and `env`.
 
     Zombies are left out.
     """
-    found: dict[int, Seen] = {}
+    found: dict[int, ProcessInfo] = {}
     for pid, seen in processes().items():
         try:
             if os.stat(f"/proc/{pid}").st_uid != os.geteuid():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
-from procession.control.ask import Ended
+from procession.control.ask import RunEnded
 from procession.system.directories import state_directory
 from procession.values.base import is_count
 from procession.values.figures import fold_ranks, parse_ranks
@@ -40,7 +40,7 @@ class Talks(Protocol):
         ...
 
 
-class Rank:
+class DebuggedRank:
     """A rank that is debugged. prompt: what it asks with, None while it does not wait for a line.
 
     at: where it has stopped, and why. is_new: that was not shown yet. heard: what it has printed
@@ -52,7 +52,7 @@ class Rank:
         self.at, self.is_new = "", False
         self.heard: list[str] = []
 
-    def take(self, said: dict[str, Any]) -> None:
+    def take_said(self, said: dict[str, Any]) -> None:
         """Take what it says."""
         if "stopped" in said:
             where, self.is_new = said["stopped"].get("where"), True
@@ -86,7 +86,7 @@ class Prompt:
     ) -> None:
         self._connection = connection
         self._stays, self._ends = stays, ends
-        self._ranks: dict[int, Rank] = {}  # those that have stopped
+        self._ranks: dict[int, DebuggedRank] = {}  # those that have stopped
         self._names: list[str] | None = None
         self.asks = False
         self._joined = False
@@ -105,7 +105,7 @@ class Prompt:
         while True:
             if not self._await(lambda: any(r.prompt is not None for r in self._ranks.values())):
                 return
-            while self._hear(0.0):
+            while self._hear_next(0.0):
                 pass
             waiting = [n for n, rank in self._ranks.items() if rank.prompt is not None]
             if not waiting:
@@ -125,7 +125,7 @@ class Prompt:
             if self._joined and not self._stays and not self._ranks:
                 return False
             try:
-                self._hear(WAIT)
+                self._hear_next(WAIT)
                 self._say_where()
             except KeyboardInterrupt:
                 if self.focus is None or self._halted_at is not None:
@@ -145,17 +145,17 @@ class Prompt:
             now = self._look(self.focus or 0)
             print(f"rank {self.focus} stops at its next line of Python; now\n{now}")
 
-    def _hear(self, seconds: float) -> bool:
+    def _hear_next(self, seconds: float) -> bool:
         """Take the next thing that is said; False if nothing is said in time."""
         for said in self._connection.events(seconds):
             if said.get("event") == "debug":
-                self._take(said["rank"], said["said"])
+                self._take_said(said["rank"], said["said"])
                 return True
         if self._connection.closed:
-            raise Ended("it has ended")
+            raise RunEnded("it has ended")
         return False
 
-    def _take(self, number: int, said: dict[str, Any]) -> None:
+    def _take_said(self, number: int, said: dict[str, Any]) -> None:
         if "joined" in said:
             self._joined = True
         elif "names" in said:
@@ -168,7 +168,7 @@ class Prompt:
                 print(f"rank {number} has ended")
         else:
             self._halted_at = None
-            self._ranks.setdefault(number, Rank()).take(said)
+            self._ranks.setdefault(number, DebuggedRank()).take_said(said)
 
     # -- the prompt
 
@@ -181,7 +181,7 @@ class Prompt:
         sys.stdout.write(rank.printed())
         sys.stdout.flush()
 
-    def _is_left(self, number: int, rank: Rank) -> bool:
+    def _is_left(self, number: int, rank: DebuggedRank) -> bool:
         """Ask for a line and obey it; gives whether the person leaves."""
         try:
             line = self._input(f"[{number}] {rank.prompt}")

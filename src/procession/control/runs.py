@@ -11,8 +11,8 @@ from typing import Any, cast
 from procession.control.ask import (
     Connection,
     Dead,
-    Ended,
     NotAnswered,
+    RunEnded,
     made_at,
     remove,
     sockets,
@@ -81,7 +81,7 @@ def living() -> list[Run]:
             connection.send("look")
         except Dead:
             remove(name)
-        except Ended:
+        except RunEnded:
             continue
         except NotAnswered:
             asked.append((name, None))

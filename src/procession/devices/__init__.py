@@ -25,7 +25,7 @@ AUTO = "auto"
 KINDS = tuple(kinds.KINDS)
 
 
-def known_kind(kind: object) -> kinds.Kind:
+def known_kind(kind: object) -> kinds.DeviceKind:
     """Give a kind of device by its name. Raises SpecError."""
     if not isinstance(kind, str) or kind not in kinds.KINDS:
         raise SpecError(f"devices must be one of {', '.join((AUTO, *KINDS))}, not {kind!r}")

@@ -33,7 +33,7 @@ LOOPBACK = ("127.0.0.1:", "localhost:", "[::1]:")
 
 
 @dataclass(frozen=True)
-class Kind:
+class DeviceKind:
     """One kind. environment: gives the variables of one rank, of which None takes one away."""
 
     environment: Callable[[Seat], Variables]
@@ -129,12 +129,12 @@ def _jax(seat: Seat) -> Variables:
     return {JAX: device, **seat.defaults(values)}
 
 
-KINDS: dict[str, Kind] = {
-    "cuda": Kind(_cuda, (CUDA,), "NVIDIA"),
-    "rocm": Kind(_rocm, (HIP, ROCR, CUDA), "AMD"),
-    "intel": Kind(_intel, (MASK, SELECTOR), "Intel"),
-    "ascend": Kind(_ascend, (ASCEND,), "Ascend"),
-    "neuron": Kind(_neuron, (CORES,), "Neuron", meets=True),
-    "tpu": Kind(tpu, (), "TPU"),
-    "jax": Kind(_jax, (JAX,), meets=True),
+KINDS: dict[str, DeviceKind] = {
+    "cuda": DeviceKind(_cuda, (CUDA,), "NVIDIA"),
+    "rocm": DeviceKind(_rocm, (HIP, ROCR, CUDA), "AMD"),
+    "intel": DeviceKind(_intel, (MASK, SELECTOR), "Intel"),
+    "ascend": DeviceKind(_ascend, (ASCEND,), "Ascend"),
+    "neuron": DeviceKind(_neuron, (CORES,), "Neuron", meets=True),
+    "tpu": DeviceKind(tpu, (), "TPU"),
+    "jax": DeviceKind(_jax, (JAX,), meets=True),
 }

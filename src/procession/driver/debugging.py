@@ -40,12 +40,12 @@ class Debugged:
 
     # -- from ranks
 
-    def begin(self, rank: int, send: Callable[[bytes], object], why_not: str) -> None:
+    def begin_talk(self, rank: int, send: Callable[[bytes], object], why_not: str) -> None:
         """Talk with a rank. send: sends it something. why_not: why nobody can, or ""."""
         self._senders[rank], self._kept[rank], self._rest[rank] = send, [], b""
         self.tell(rank, {"refused": why_not} if why_not else {"welcome": True})
 
-    def take(self, rank: int, data: bytes) -> None:
+    def take_data(self, rank: int, data: bytes) -> None:
         """Take what a rank sends, b"" when it has ended."""
         if not data:
             self._gone(rank)
@@ -53,9 +53,9 @@ class Debugged:
         *lines, rest = (self._rest[rank] + data).split(b"\n")
         self._rest[rank] = rest if len(rest) <= MOST_LINE else b""
         for line in lines:
-            self._hear(rank, line)
+            self._take_line(rank, line)
 
-    def _hear(self, rank: int, line: bytes) -> None:
+    def _take_line(self, rank: int, line: bytes) -> None:
         import json  # no launcher needs it unless a rank is debugged
 
         read: Any = None

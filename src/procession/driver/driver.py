@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.driver.recovery import Done, Recovery
-    from procession.output.wiring import Display, Files
+    from procession.output.wiring import Display, RunFiles
 
 UNREACHABLE = "its run cannot be reached from a terminal (see control=True)"
 DRAIN_SECONDS = 2.0  # for output that may explain a failure, or whose reader takes nothing
@@ -54,7 +54,7 @@ class Driver:
     life: Any  # a Lifecycle, or that of a job
 
     def __init__(
-        self, spec: Spec, files: Files, display: Display, run_id: str, on_failure: Any
+        self, spec: Spec, files: RunFiles, display: Display, run_id: str, on_failure: Any
     ) -> None:
         self.spec = spec
         self.files = files
@@ -122,7 +122,7 @@ class Driver:
     def run(self) -> None:
         """Run the group to its end. Leaves nothing open, whatever happens."""
         try:
-            self.begin()
+            self.begin_run()
             while not self.phase.final:
                 self.journal.publish()
                 self.loop.turn()
@@ -133,7 +133,7 @@ class Driver:
         finally:
             self.close()
 
-    def begin(self) -> None:
+    def begin_run(self) -> None:
         """Begin; in the loop's thread, as `conclude` and `close`."""
 
     def conclude(self) -> GroupEnd:
@@ -158,7 +158,7 @@ class Driver:
         In a thread for handlers; inside: in the loop's thread, for a handler that never waits.
         When the group is over, in this thread.
         """
-        add = self.journal.hear if inside else self.journal.subscribe
+        add = self.journal.call_inside if inside else self.journal.subscribe
         self.loop.request(lambda: add(call), certain=True)
 
     def on_signal(self, call: Callable[[int, str, bool], None]) -> None:
@@ -209,7 +209,7 @@ class Driver:
         while not self._hurry:
             self.loop.turn()
         self.loop.cancel("drain")
-        note = "the console did not take all output in time; the rest was cut off [P407]"
+        note = "the console did not accept all output in time; the rest is lost [P407]"
         return [] if display.drain(seconds) else [note]
 
     # -- what is known, for any thread

@@ -44,21 +44,21 @@ from procession.engines.signalled import orderly_sigterm
 from procession.engines.will import Will
 from procession.rules.jobwords import (
     Action,
-    Deadline,
-    DeadlineKind,
     Decide,
     Decided,
     Dismiss,
     Drop,
     Happened,
+    JobDeadline,
+    JobDeadlineKind,
     JobPhase,
+    JobStop,
+    JobStopWanted,
     Launch,
     Meet,
     Replace,
     Slot,
     SlotEvent,
-    Stop,
-    StopWanted,
 )
 from procession.rules.jobwords import Event as LifeEvent
 from procession.rules.restarting import Decision
@@ -88,7 +88,7 @@ class JobDriver(JobState):
         def take() -> None:
             self._stop_how |= {**request.changes, "stacks": request.stacks}
             self._hurry |= request.kill or self.life.phase.final
-            self._handle(StopWanted(request.kill))
+            self._handle(JobStopWanted(request.kill))
 
         self.loop.request(take)
 
@@ -128,7 +128,7 @@ class JobDriver(JobState):
 
     # -- the loop
 
-    def begin(self) -> None:
+    def begin_run(self) -> None:
         """Have node processes started, and wait for them."""
         self._delay = 0.0
         self._stop_how: dict[str, Any] = {}
@@ -137,7 +137,7 @@ class JobDriver(JobState):
         self._engine = EngineThread(self.engine, self.loop, self._engine_told)
         self._links = NodeLinks(self, self._node_events)
         self.note_phase()
-        self._do(self.life.begin())
+        self._carry_out_all(self.life.begin_job())
         port = self.door.getsockname()[1]
         at = tuple((each, port) for each in self.addresses)
         invitation = Invitation(at, self.key, slot=0)
@@ -168,7 +168,7 @@ class JobDriver(JobState):
         before, missing = (self.life.phase, self.life.attempt), self.life.missing
         actions = self.life.handle(event)
         if self.life.missing and not missing:
-            self.late = isinstance(event, Deadline) and event.kind is DeadlineKind.GATHER
+            self.late = isinstance(event, JobDeadline) and event.kind is JobDeadlineKind.GATHER
         if (self.life.phase, self.life.attempt) != before:
             if self.life.changed and before[0] in WORKING:
                 self.announce(self.say_change())
@@ -180,9 +180,9 @@ class JobDriver(JobState):
                 self.running_since = time.monotonic_ns()
             if self.life.phase not in BEFORE:
                 self.started.set()
-        self._do(actions)
+        self._carry_out_all(actions)
 
-    def _do(self, actions: list[Action]) -> None:
+    def _carry_out_all(self, actions: list[Action]) -> None:
         self._actions += actions
         if len(self._actions) > len(actions):
             return  # a call further up carries them out
@@ -195,7 +195,7 @@ class JobDriver(JobState):
             self.tell(action.slot, "meet", {"attempt": self.life.attempt})
         elif isinstance(action, Launch):
             self._launch(action)
-        elif isinstance(action, Stop):
+        elif isinstance(action, JobStop):
             self._stop(action)
         elif isinstance(action, Replace):
             self._engine.replace(action.slot)
@@ -210,28 +210,28 @@ class JobDriver(JobState):
         else:
             self._arm(action.deadline)
 
-    def _arm(self, deadline: Deadline) -> None:
+    def _arm(self, deadline: JobDeadline) -> None:
         self.loop.after(
             deadline.kind, self._seconds_of(deadline.kind), lambda: self._handle(deadline)
         )
 
-    def _seconds_of(self, kind: DeadlineKind) -> float:
+    def _seconds_of(self, kind: JobDeadlineKind) -> float:
         stop, how, reception = self.work.spec.stop, self._stop_how, self.reception
-        if kind is DeadlineKind.STOP:
+        if kind is JobDeadlineKind.STOP:
             notice, grace = how.get("notice", stop.notice), how.get("grace", stop.grace)
             return notice + grace + stop.reap + MARGIN
-        if kind is DeadlineKind.KILL:
+        if kind is JobDeadlineKind.KILL:
             return stop.reap + MARGIN
-        if kind is DeadlineKind.BACKOFF:
+        if kind is JobDeadlineKind.BACKOFF:
             return self._fence() if self.life.changed else self._delay
-        if kind is DeadlineKind.GATHER:
+        if kind is JobDeadlineKind.GATHER:
             return reception.terms.join if reception is not None else self.work.spec.hang.start
         if reception is None:
             return 0.0
         late = reception.terms.last_call
         return max(min(late, SETTLE), self._fence()) if self.life.attempt else late
 
-    def _stop(self, action: Stop) -> None:
+    def _stop(self, action: JobStop) -> None:
         fields: dict[str, Any]
         fields = {"attempt": self.life.attempt, "kill": action.kill, "failed": action.failed}
         if self.life.isolated:
@@ -340,7 +340,7 @@ class JobDriver(JobState):
         self._delay = max(decided.delay, self._fence())
         if decided.again:
             self.say_unshown(end)
-        if said := self.recovery.take(decided.__replace__(delay=self._delay), end, None):
+        if said := self.recovery.note_decision(decided.__replace__(delay=self._delay), end, None):
             self.announce(said)
         self._handle(Decided(attempt, decided.again))
 
@@ -355,7 +355,7 @@ class JobDriver(JobState):
         """Show what is left to show, and say how the group ended."""
         self.journal.publish()
         end = self.final_end(self.notes)
-        end = end.__replace__(notes=(*end.notes, *self.journal.settle()))
+        end = end.__replace__(notes=(*end.notes, *self.journal.wait_until_written()))
         # Node processes that are lost, or have not come, may still run, or start later.
         doubtful = any(s in (Slot.AWAITED, Slot.GONE) for s in self.life.slots)
         words = self.reception.last_words(end) if self.reception is not None else {}

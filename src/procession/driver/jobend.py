@@ -40,7 +40,7 @@ class Clocks:
         self._half = 0  # of its duration
         self._offset = 0
 
-    def take(self, sent: int, theirs: int, received: int) -> None:
+    def take_round_trip(self, sent: int, theirs: int, received: int) -> None:
         """Take a round trip: when it began and ended here, and the time there in between."""
         half = (received - sent) // 2
         if half > 0 and (not self._taken_at or half <= self.doubt(received)):

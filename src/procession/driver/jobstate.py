@@ -17,7 +17,7 @@ from procession.driver.jobend import Clocks, NodePart, cause_of, job_end, ranks_
 from procession.driver.reception import Reception
 from procession.engines.addresses import interface_of, listen, make_room, own_addresses
 from procession.engines.contract import Engine
-from procession.engines.link import Link
+from procession.engines.link import NodeLink
 from procession.engines.pump import CREDIT
 from procession.engines.will import Heir
 from procession.engines.wire import KEY_BYTES
@@ -27,7 +27,7 @@ from procession.explain.ends import (
     facts_of_stop,
     none_started,
 )
-from procession.output.rundir import Files, run_of
+from procession.output.rundir import RunFiles, run_of
 from procession.output.wiring import Display
 from procession.prepare.work import Work
 from procession.rules.joblife import JobLife
@@ -56,7 +56,7 @@ class NodeRecord(Record):
     """
 
     slot: int
-    link: Link
+    link: NodeLink
     host: str
     pid: int
     python: str
@@ -111,7 +111,7 @@ class JobState(Driver):
         lease: float,
         encrypted: bool,
         on_failure: Callable[[GroupEnd], object] | None,
-        files: Files,
+        files: RunFiles,
         reception: Reception | None,
     ) -> None:
         around = files, Display(work.prefixes()), run_of(files.path), on_failure
@@ -289,7 +289,7 @@ class JobState(Driver):
         spec, work = self.work.spec, self.work
         attempt = self.life.attempt
         if self.life.isolated:
-            notes = (*notes, f"it does not go on here: {self._apart()} [P419]")
+            notes = (*notes, f"it does not continue here: {self._apart()} [P419]")
         end = job_end(spec.name, work.world, attempt, self.parts, notes, self.place)
         # The change that ended this attempt is counted already, if it is over.
         return end.__replace__(regrouped=min(attempt, self.life.regrouped))

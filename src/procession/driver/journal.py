@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.output.wiring import Files
+    from procession.output.wiring import RunFiles
 
     Handler = Callable[[Event], object]
 
@@ -40,7 +40,7 @@ class Journal:
     it wakes all threads that wait; they see no event before), and by `wake`.
     """
 
-    def __init__(self, directory: Files | None, keep: int = 0) -> None:
+    def __init__(self, directory: RunFiles | None, keep: int = 0) -> None:
         self.disk, self.handlers = Errands("procession-disk"), Errands("procession-events")
         self.changed = threading.Condition()
         self.began: tuple[int, float] | None = None
@@ -85,7 +85,7 @@ class Journal:
         for call in self._inside:
             self._call(call, event)
 
-    def hear(self, call: Handler) -> None:
+    def call_inside(self, call: Handler) -> None:
         """Have `call` called with each event, the past ones first, in the thread that notes them.
 
         It must be quick, and never wait for anything.
@@ -105,7 +105,7 @@ class Journal:
         if self._over:
             self._tell(past, (call,))
         elif past:
-            self.handlers.do(
+            self.handlers.do_later(
                 "calling handlers of events", lambda: self._tell(past, (call,)), always=True
             )
         self._subscribers = (*self._subscribers, call)
@@ -149,10 +149,10 @@ class Journal:
             raise fault[0]
         return not self._disk_hangs
 
-    def settle(self) -> list[str]:
+    def wait_until_written(self) -> list[str]:
         """Wait until all is written and handled; gives notes for the report if something is not."""
         said: list[str] = []
-        if not self.handlers.settle(LATE_SECONDS):
+        if not self.handlers.wait_until_done(LATE_SECONDS):
             said.append(
                 f"{self.handlers.current or 'a handler of events'} did not come to its end within "
                 f"{LATE_SECONDS:g} s after the group, which did not wait for it any longer [P410]"
@@ -203,10 +203,12 @@ class Journal:
             self._noted += len(fresh)
         taken = True
         if self._directory is not None:
-            taken = self.disk.do("writing events.jsonl", lambda: self._record(fresh))
+            taken = self.disk.do_later("writing events.jsonl", lambda: self._record(fresh))
         if calls:
             taken = (
-                self.handlers.do("calling handlers of events", lambda: self._tell(fresh, calls))
+                self.handlers.do_later(
+                    "calling handlers of events", lambda: self._tell(fresh, calls)
+                )
                 and taken
             )
         if not taken:
@@ -230,7 +232,7 @@ class Journal:
             if call not in self._faulty:
                 self._faulty.append(call)
                 fault = e
-                self.handlers.do("logging", lambda: complain(call, fault))
+                self.handlers.do_later("logging", lambda: complain(call, fault))
 
 
 def _nothing() -> None:

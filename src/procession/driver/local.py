@@ -58,9 +58,9 @@ class LocalDriver(Driver):
 
     # -- running it
 
-    def begin(self) -> None:
+    def begin_run(self) -> None:
         """Begin with the first attempt."""
-        self.machine.begin()
+        self.machine.begin_attempt()
 
     def close(self) -> None:
         """Give everything back; whatever is left of the group is killed with its agent."""
@@ -190,7 +190,7 @@ class LocalDriver(Driver):
 
         def answer(end: GroupEnd, decided: Decision) -> None:
             if self.life.phase in (Phase.STARTING, Phase.RUNNING) and not self.life.stop_wanted:
-                said = self.recovery.take(decided, end, rank)
+                said = self.recovery.note_decision(decided, end, rank)
                 self.machine.answer(rank, attempt, decided.again, decided.delay, said)
 
         self.recovery.decide(lambda: self.machine.outcomes.of_single(rank), 0, rank, answer)
@@ -205,8 +205,8 @@ class LocalDriver(Driver):
         import socket
 
         number, sock = self.spec.node.first(self.spec.nproc) + rank, socket.socket(fileno=fd)
-        relay(self.loop, sock, lambda data: self.debugged.take(number, data))
-        self.debugged.begin(number, sock.sendall, self.undebugged)
+        relay(self.loop, sock, lambda data: self.debugged.take_data(number, data))
+        self.debugged.begin_talk(number, sock.sendall, self.undebugged)
 
     def tell_debugged(self, *, debugs: bool) -> None:
         """Tell whether some rank is stopped by its debugger."""
@@ -218,7 +218,7 @@ class LocalDriver(Driver):
         import logging
 
         log = logging.getLogger("procession")
-        self.journal.handlers.do("logging", lambda: log.warning("procession: %s", said))
+        self.journal.handlers.do_later("logging", lambda: log.warning("procession: %s", said))
 
     def suspended(self) -> None:
         """Stop this process: the ranks have been stopped."""
@@ -251,7 +251,7 @@ class LocalDriver(Driver):
         """Begin with the next attempt, in a while, or end."""
         if self._between is not Phase.SWEEPING:
             return  # a stop was wanted meanwhile
-        self._restarting = self.recovery.take(decided, end, None)
+        self._restarting = self.recovery.note_decision(decided, end, None)
         if not decided.again:
             self._goes_no_further()
             return
@@ -262,7 +262,7 @@ class LocalDriver(Driver):
 
     def _begin_again(self) -> None:
         self._between = None
-        self.machine.begin(self.attempt + 1)
+        self.machine.begin_attempt(self.attempt + 1)
 
     def _stop_between(self) -> None:
         """End here, though another attempt might follow: a stop is wanted."""
@@ -288,7 +288,7 @@ class LocalDriver(Driver):
         notes = [*self.notes, *self._notes, *self._drain()]
         self.machine.take_unshown()
         notes += self.machine.notes
-        notes += self.journal.settle()
+        notes += self.journal.wait_until_written()
         if self.files.kept:
             self.journal.on_disk("looking at", self.files.check)
         notes += self.losses

@@ -20,11 +20,11 @@ from procession.rules.jobwords import (
     Event,
     Happened,
     JobPhase,
+    JobStopWanted,
     Leaves,
     Met,
     Slot,
     SlotEvent,
-    StopWanted,
 )
 from procession.rules.restarting import Decision
 from procession.values.errors import Exit, GroupEnd, signal_name
@@ -144,9 +144,9 @@ class NodeEvents:
             self._decide_for_rank(node, part, fields)
         elif message.kind == "debugs":
             send = partial(node.link.send, "debug", {"rank": fields["rank"]})
-            state.debugged.begin(part.first + int(fields["rank"]), send, state.undebugged)
+            state.debugged.begin_talk(part.first + int(fields["rank"]), send, state.undebugged)
         elif message.kind == "debug":
-            state.debugged.take(part.first + int(fields["rank"]), bytes(message.blob))
+            state.debugged.take_data(part.first + int(fields["rank"]), bytes(message.blob))
         elif message.kind == "value":
             if state.reception is None and permitted(state.work.spec.program)["pickles"]:
                 part.values[int(fields["rank"])] = message.blob
@@ -196,7 +196,7 @@ class NodeEvents:
         def done(end: GroupEnd, decided: Decision) -> None:
             if not works():
                 return
-            if said := state.recovery.take(decided, end, failed.rank):
+            if said := state.recovery.note_decision(decided, end, failed.rank):
                 state.announce(said)
             answer = {"again": decided.again, "delay": decided.delay, "said": said}
             node.link.send("decided", {"attempt": attempt, **asked, **answer})
@@ -220,7 +220,7 @@ class NodeEvents:
         elif number in LEAVING and not self._life.stop_wanted:
             state.announce(f"{where} got {signal_name(number)}: the job ends")
             state.stopper = f"{signal_name(number)} to {where}"
-            self._handle(StopWanted())
+            self._handle(JobStopWanted())
 
 
 def _why_left(fields: Mapping[str, Any]) -> str:

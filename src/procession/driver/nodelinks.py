@@ -19,7 +19,7 @@ from typing import Any
 from procession.driver.jobend import Clocks
 from procession.driver.jobstate import JobState, NodeRecord
 from procession.driver.nodeevents import NodeEvents
-from procession.engines.link import Link
+from procession.engines.link import NodeLink
 from procession.engines.ownnode import numbers_of
 from procession.engines.will import read_heir
 from procession.engines.wire import Message
@@ -40,7 +40,7 @@ class NodeLinks:
         self._state = state
         self._listener = listener
         self._lease = state.lease
-        self._strangers: dict[Link, float] = {}  # and node processes that were dismissed
+        self._strangers: dict[NodeLink, float] = {}  # and node processes that were dismissed
         self._beat_at = time.monotonic()
         self._stall = (0.0, 0.0)  # the last one of this process: when it was seen, and how long
         self._told = False  # that somebody was turned away
@@ -49,7 +49,7 @@ class NodeLinks:
         """Accept node processes from a listening socket, and begin with heartbeats."""
         door.setblocking(False)
         self._loop.watch(door.fileno(), lambda: self._accept(door))
-        self._look()
+        self._send_heartbeats()
 
     def drop(self, slot: int, why: str) -> None:
         """Give a node process up as lost."""
@@ -85,7 +85,7 @@ class NodeLinks:
     def _greet(self, sock: socket.socket) -> None:
         if len(self._strangers) + len(self._nodes) >= STRANGERS + self._state.life.count:
             self._drop(next(iter(self._strangers)))
-        link: Link
+        link: NodeLink
         address, reached = _address(sock), str(sock.getsockname()[0]).removeprefix("::ffff:")
 
         def take(message: Message) -> None:
@@ -98,19 +98,19 @@ class NodeLinks:
         def turn_away(why: str) -> None:
             if not (link.closed_there or self._told):  # once: anybody can knock
                 self._told = True
-                self._state.say(f"procession: {address} was turned away: {why} [P417]")
+                self._state.say(f"procession: {address} was refused: {why} [P417]")
             self._drop(link)
 
         key, reception = self._state.key, self._state.reception
         first = reception.trust.first if reception is not None else b""
-        link = Link(self._loop, sock, key, "driver", take, turn_away, first)
+        link = NodeLink(self._loop, sock, key, "driver", take, turn_away, first)
         self._strangers[link] = time.monotonic()
 
-    def _drop(self, stranger: Link) -> None:
+    def _drop(self, stranger: NodeLink) -> None:
         self._strangers.pop(stranger, None)
         stranger.close()
 
-    def _join(self, link: Link, message: Message, peer: str, reached: str) -> None:
+    def _join(self, link: NodeLink, message: Message, peer: str, reached: str) -> None:
         slot = int(message.fields["slot"])
         life, reception = self._state.life, self._state.reception
         if slot < 0:  # it has none yet
@@ -143,7 +143,7 @@ class NodeLinks:
             self._listener.refused(node, why)
             return
         self._nodes[slot] = node
-        link.take, link.lost = partial(self._take, node), partial(self._lose, node)
+        link.take, link.lost = partial(self._take_message, node), partial(self._lose, node)
         # The launcher of one that comes by itself has some of its own.
         numbers = numbers_of(self._state.work.spec, self._lease) if reception is not None else {}
         link.send("welcome", {"lease": self._lease, "numbers": numbers})
@@ -168,13 +168,13 @@ class NodeLinks:
 
     # -- being there
 
-    def _take(self, node: NodeRecord, message: Message) -> None:
+    def _take_message(self, node: NodeRecord, message: Message) -> None:
         if self._nodes.get(node.slot) is not node:
             return  # it was dismissed
         try:
             if message.kind == "pulse":
                 at, own = int(message.fields["at"]), int(message.fields["own"])
-                node.clocks.take(at, own, time.monotonic_ns())
+                node.clocks.take_round_trip(at, own, time.monotonic_ns())
             self._listener.heard(node, message)
         except (KeyError, ValueError, TypeError, OverflowError) as e:
             self.drop(node.slot, f"what it tells ({message.kind}) cannot be read: {e!r}")
@@ -182,7 +182,7 @@ class NodeLinks:
     def _beating(self) -> dict[str, Any]:
         return {"at": time.monotonic_ns(), **self._state.beat()}
 
-    def _look(self) -> None:
+    def _send_heartbeats(self) -> None:
         """Send a heartbeat to every node process, and give up those that are silent too long."""
         now = time.monotonic()
         stalled = now - self._beat_at > self._lease
@@ -191,7 +191,7 @@ class NodeLinks:
         self._beat_at = now
         for slot, node in list(self._nodes.items()):
             if now - node.link.heard_at > self._lease:
-                node.link.look()  # which reads what came while others kept us busy
+                node.link.exchange()  # which reads what came while others kept us busy
             silent = now - node.link.heard_at
             # If this process itself was stopped, what came meanwhile is read first.
             if silent > self._lease and not stalled and self._nodes.get(slot) is node:
@@ -201,7 +201,7 @@ class NodeLinks:
         for link, since in list(self._strangers.items()):
             if link.closed or now - since > GREETING:
                 self._drop(link)
-        self._loop.after("beat", self._lease / BEATS, self._look)
+        self._loop.after("beat", self._lease / BEATS, self._send_heartbeats)
 
     # -- going
 

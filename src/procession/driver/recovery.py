@@ -90,18 +90,18 @@ class Recovery:
                 refused = self._refusal(end)
                 self._loop.request(lambda: judge(end, refused))
 
-            self._journal.handlers.do("on_failure", call, always=True)
+            self._journal.handlers.do_later("on_failure", call, always=True)
 
         def read() -> None:
             end = look()
             self._loop.request(lambda: ask(end))
 
         if self._reads:
-            self._journal.disk.do("reading what ranks have left", read, always=True)
+            self._journal.disk.do_later("reading what ranks have left", read, always=True)
         else:
             ask(look())
 
-    def take(self, decided: Decision, end: GroupEnd, rank: int | None) -> str:
+    def note_decision(self, decided: Decision, end: GroupEnd, rank: int | None) -> str:
         """Take note of a decision that is followed; gives a restart in words, "" for none.
 
         Others came too late. end, rank: which it is about.
@@ -123,7 +123,7 @@ class Recovery:
     @property
     def notes(self) -> list[str]:
         """What the report says of the latest restarts, and why there is no other one."""
-        why = [f"not started again: {self._why} [P409]"] if self._why else []
+        why = [f"not restarted: {self._why} [P409]"] if self._why else []
         return [*self._before, *why]
 
     def _refusal(self, end: GroupEnd) -> str:

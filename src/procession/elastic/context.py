@@ -145,13 +145,13 @@ class PContext(abc.ABC):
         self._handlers = let_signals_raise()
         ranks = range(self.nprocs)
         envs = [environment(self.envs.get(rank, {}), self._dest, rank) for rank in ranks]
-        self._group = self._begin(envs)
+        self._group = self._begin_group(envs)
         _wait_until_all_ran(self._group, self.nprocs)
         self._group.driver.request_impatience()
         self._group.wait_started()
 
     @abc.abstractmethod
-    def _begin(self, envs: list[dict[str, str | None]]) -> Group:
+    def _begin_group(self, envs: list[dict[str, str | None]]) -> Group:
         """Make the group, with these environments by rank, and return while it starts."""
 
     def wait(self, timeout: float = -1, period: float = 1) -> RunProcsResult | None:

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from procession.output.rundir import Files
+from procession.output.rundir import RunFiles
 from procession.output.wiring import Output
 from procession.values.policy import Logs, Route, Std
 
@@ -184,7 +184,7 @@ class DefaultLogsSpecs(LogsSpecs):  # noqa: PLW1641 - it has no hash, because it
         return self._root_log_dir, self._redirects, self._tee, self._local_ranks_filter
 
 
-class DestFiles(Files):
+class DestFiles(RunFiles):
     """The files of a `LogsDest`, for a group; what the launcher itself would write is dropped."""
 
     writes = False

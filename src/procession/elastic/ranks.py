@@ -13,7 +13,7 @@ from procession.elastic.context import PContext
 from procession.elastic.logs import LogsSpecs
 from procession.elastic.plan import STOP
 from procession.group.group import Group
-from procession.group.making import begin
+from procession.group.making import begin_group
 from procession.values.program import Module, Script, program_problem
 from procession.values.spec import make_spec
 from procession.worker import ending
@@ -46,7 +46,7 @@ class MultiprocessContext(PContext):
         more = numa_options, duplicate_stdout_filters, duplicate_stderr_filters
         super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes, *more)
 
-    def _begin(self, envs: list[dict[str, str | None]]) -> Group:
+    def _begin_group(self, envs: list[dict[str, str | None]]) -> Group:
         # Imports `multiprocessing`, which programs do not need.
         from procession.api.processes import begin_processes, processes_for
 
@@ -73,7 +73,7 @@ class SubprocessContext(PContext):
     from one interpreter, which has made the script's imports.
     """
 
-    def _begin(self, envs: list[dict[str, str | None]]) -> Group:
+    def _begin_group(self, envs: list[dict[str, str | None]]) -> Group:
         program: str | Script | Module = str(self.entrypoint)
         words = [[*map(str, self.args[rank])] for rank in range(self.nprocs)]
         if hooks.ELASTIC in hooks.replaced:
@@ -94,7 +94,7 @@ class SubprocessContext(PContext):
             stop=STOP,
             placement=self._placement,
         )
-        return begin(spec, self._output)
+        return begin_group(spec, self._output)
 
 
 def as_python_program(

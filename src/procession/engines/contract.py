@@ -141,7 +141,7 @@ def choose(
     if nodes is not None and (type(nodes) is not int or nodes < 1):
         raise SpecError(f"nnodes must be a count of 1 or more, not {nodes!r}")
     if name not in NAMES:
-        raise SpecError(f"there is no engine {name!r}; there are {', '.join(NAMES)}")
+        raise SpecError(f"unknown engine {name!r}; choose {', '.join(NAMES[:-1])} or {NAMES[-1]}")
     module: Any = import_module(f"procession.engines.{name}.engine")
     return module.choose(share, nodes, spares, options)
 

@@ -81,7 +81,7 @@ class EngineThread:
             except Exception as e:
                 self._told(SlotGone(slot, _said(e)))
 
-        self._errands.do("asking the engine", do, always=True)
+        self._errands.do_later("asking the engine", do, always=True)
 
     def _told(self, event: EngineEvent) -> None:
         def take() -> None:

@@ -20,7 +20,7 @@ SENT = 1 << 20  # bytes that are sent at once, likewise
 HASTY = ("beat", "pulse", "credit", "ask", "answer")
 
 
-class Link:
+class NodeLink:
     """One end. Owns the socket.
 
     take: called with each message. lost: called once, with the reason in words, when nothing more
@@ -52,7 +52,7 @@ class Link:
         self._hasty: deque[Parcel] = deque()
         self._parcels: deque[Parcel] = deque()
         self._unsent: deque[Piece] = deque([first + self._wire.opening])
-        loop.watch(sock.fileno(), self.look)
+        loop.watch(sock.fileno(), self.exchange)
         self._flush()
 
     @property
@@ -86,7 +86,7 @@ class Link:
         if not self._unsent:
             self._flush()
 
-    def look(self) -> None:
+    def exchange(self) -> None:
         """Read what has come, and send what can be sent; returns at once."""
         if self.waiting:
             self._flush()
@@ -175,7 +175,7 @@ class Link:
             self._forget()
 
 
-def watch_lease(loop: EventLoop, link: Link, lease: float) -> None:
+def watch_lease(loop: EventLoop, link: NodeLink, lease: float) -> None:
     """Lose a link on which nothing has come for the time of a lease, in seconds.
 
     If this process itself was stopped, what came meanwhile is read first.

@@ -37,7 +37,7 @@ from typing import Any, NoReturn
 from procession.engines.addresses import interface_of, say_interfaces, unset
 from procession.engines.connecting import connect, waited
 from procession.engines.contract import EngineError, Invitation, take_invitation
-from procession.engines.link import Link, watch_lease
+from procession.engines.link import NodeLink, watch_lease
 from procession.engines.noderun import NodeRun
 from procession.engines.ownnode import OwnNode
 from procession.engines.pump import Pump
@@ -81,7 +81,7 @@ class NodeProcess:
         self._lease = 0.0  # the driver says it
         self._loop = EventLoop()
         self._pump = Pump(self._loop, self._send_log)
-        self._link: Link | None = None
+        self._link: NodeLink | None = None
         self.joined = False
         self._over = False
         self.lost = ""
@@ -213,7 +213,9 @@ class NodeProcess:
         patience: seconds to wait for an answer.
         """
         faults: list[str] = []
-        link = self._link = Link(self._loop, sock, key, "agent", self._take, faults.append)
+        link = self._link = NodeLink(
+            self._loop, sock, key, "agent", self._take_message, faults.append
+        )
         from procession.values.version import __version__
 
         link.send(
@@ -239,7 +241,7 @@ class NodeProcess:
             self._lose(faults[0])  # nothing tells of it again
         return "".join(faults[:1])
 
-    def _as_heir(self, link: Link) -> dict[str, Any]:
+    def _as_heir(self, link: NodeLink) -> dict[str, Any]:
         """Say how others find this launcher if it takes over."""
         if self.own is None or self.own.heir is None:
             return {}
@@ -247,7 +249,7 @@ class NodeProcess:
         wait = max(0.0, lost_at - time.monotonic())
         return {"heir": [name, os.uname().nodename, self._own_address(link), port, hosts, wait]}
 
-    def _own_address(self, link: Link) -> str:
+    def _own_address(self, link: NodeLink) -> str:
         address = self.own.address if self.own is not None else ""
         return address or link.address().removeprefix("::ffff:")
 
@@ -321,7 +323,7 @@ class NodeProcess:
             name = signal.Signals(number).name
             self._say(f"{name}: waiting for ranks to end; once more kills them [P412]")
 
-    def _take(self, message: Message) -> None:
+    def _take_message(self, message: Message) -> None:
         fields = message.fields
         if message.kind == "welcome":
             self.joined, self._lease = True, max(1.0, float(fields["lease"]))

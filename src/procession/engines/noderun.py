@@ -98,7 +98,7 @@ class NodeRun:
 
     def start(self) -> None:
         """Make what the ranks need, and start them; returns at once."""
-        self._disk.do("making what ranks need", self._make, always=True)
+        self._disk.do_later("making what ranks need", self._make, always=True)
 
     def _make(self) -> None:
         try:
@@ -120,7 +120,7 @@ class NodeRun:
             self._loop.request(lambda: self._done(self))
         else:
             self.spec = spec
-            if not self._loop.request(lambda: self._begin(jobs, agent)):
+            if not self._loop.request(lambda: self._begin_attempt(jobs, agent)):
                 jobs.close(agent, clean=False)  # the node process has ended meanwhile
 
     def _with_devices(self) -> Spec:
@@ -133,13 +133,13 @@ class NodeRun:
             return deal(self.spec, self._devices)
         return deal_shares(self.spec, self._gpus)
 
-    def _begin(self, jobs: RankJobs, agent: Agent) -> None:
+    def _begin_attempt(self, jobs: RankJobs, agent: Agent) -> None:
         disk = self._disk
         around = self._note, lambda: None, disk, disk
         machine = self._machine = Machine(self.spec, jobs, agent, self._loop, self, *around)
         if machine.hangs is not None and self.spec.node.count > 1:
             machine.hangs.share_activity(time.monotonic_ns())
-        machine.begin()
+        machine.begin_attempt()
         for request, stacks in self._waiting:
             self.end(request, stacks)
 
@@ -188,7 +188,7 @@ class NodeRun:
             asked = {"rank": rank, "life": attempt, "end": end}
             self._loop.request(lambda: self._tell("asked", asked))
 
-        self._disk.do("reading what a rank has left", read, always=True)
+        self._disk.do_later("reading what a rank has left", read, always=True)
 
     def debugs(self, rank: int, fd: int) -> None:
         """Have the driver talk with a rank."""
@@ -272,7 +272,7 @@ class NodeRun:
         if machine is None:
             reply(None)
         elif fields["about"] == "look":
-            reply(_look(machine))
+            reply(_describe_ranks(machine))
         else:
             seconds, native = float(fields["seconds"]), bool(fields["native"])
 
@@ -297,14 +297,14 @@ class NodeRun:
         """Read what ranks have left."""
         if not self._reads:
             self._reads = True
-            read = self._disk.do
+            read = self._disk.do_later
             read("reading what ranks have left", lambda: self._conclude(machine), always=True)
 
     def _conclude(self, machine: Machine) -> None:
         resources, notes = machine.resources, [*self._notes]
         machine.show_together()
         if not resources.streams.drain(DRAIN_SECONDS):
-            notes.append("the console did not take all output in time; the rest was cut off [P407]")
+            notes.append("the console did not accept all output in time; the rest is lost [P407]")
         machine.take_unshown()
         if resources.run_dir.kept:
             resources.run_dir.check()
@@ -331,7 +331,7 @@ class NodeRun:
             elif self._state == "SUCCEEDED":
                 self._send_values(machine)
         assert self._end is not None
-        looked = _look(machine) if machine is not None else None
+        looked = _describe_ranks(machine) if machine is not None else None
         end = {"state": self._state, "end": plain_group(self._end), "stacks": stacks}
         end = {**end, "looked": looked}
         self._tell("ended", {**end, "told": {str(rank): each for rank, each in errors.items()}})
@@ -368,7 +368,7 @@ class NodeRun:
             self._machine.close()
 
 
-def _look(machine: Machine) -> Fields:
+def _describe_ranks(machine: Machine) -> Fields:
     """Describe the ranks as they are now, by the clock of this machine."""
     return {"now": time.time(), "kill_at": kill_at(machine), "ranks": ranks_of(machine)}
 

@@ -91,7 +91,7 @@ class Parcel:
         """Whether nothing of it is left."""
         return not self._left
 
-    def take(self) -> Sequence[Piece]:
+    def take_frame(self) -> Sequence[Piece]:
         """Take what the next frame holds."""
         self._left -= 1
         return next(self._frames)
@@ -138,7 +138,7 @@ class Wire:
     def frame(self, parcel: Parcel) -> list[Piece]:
         """Give the bytes of a parcel's next frame, to be sent in the order in which it is asked."""
         assert self.ready, "the peer's opening has not come"
-        parts = parcel.take()
+        parts = parcel.take_frame()
         word = (_WHOLE if parcel.fits else _LAST) if parcel.done else _PART
         number, self._sent = self._sent, self._sent + 1
         mac = hmac.new(self._out, _NUMBER.pack(number) + word, "sha256")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from procession.explain.records import Left, RankRecord
-from procession.rules.lifecycle import Lifecycle, Rank
+from procession.rules.lifecycle import Lifecycle, RankState
 from procession.rules.messages import RankEvent
 from procession.rules.tables import Ended, Worker, WorkerEvent
 from procession.values.errors import (
@@ -97,18 +97,18 @@ def lines_of(stacks: Sequence[Stack], first: Sequence[int] = ()) -> list[str]:
     return text.lines_of(text.with_first(text.together(stacks), first))
 
 
-def has_failed(rank: Rank, record: RankRecord) -> bool:
+def has_failed(rank: RankState, record: RankRecord) -> bool:
     """Whether a rank failed by itself, or could not be ended."""
     return rank.failed_at is not None or _is_lost(rank, record)
 
 
-def _is_lost(rank: Rank, record: RankRecord) -> bool:
+def _is_lost(rank: RankState, record: RankRecord) -> bool:
     return rank.ended is Ended.LOST and not (record.pid is None and rank.start_failed)
 
 
 def rank_end(
     spec: Spec,
-    rank: Rank,
+    rank: RankState,
     record: RankRecord,
     left: Left,
     *,
@@ -176,7 +176,7 @@ def _hung(record: RankRecord, stack: Stack | None) -> str:
     return f"{record.hung}; it {said_of(stack)}"
 
 
-def announced_by(rank: Rank, record: RankRecord) -> int | None:
+def announced_by(rank: RankState, record: RankRecord) -> int | None:
     """Give the exit code that a rank reported, if it was then ended by a signal of ours."""
     described = record.description
     if not described or rank.stop_at is None or record.exit.signal is None:
@@ -186,7 +186,7 @@ def announced_by(rank: Rank, record: RankRecord) -> int | None:
     return code if isinstance(code, int) and code else without
 
 
-def outcome_of(spec: Spec, rank: Rank, record: RankRecord, agent_lost: bool) -> Outcome:
+def outcome_of(spec: Spec, rank: RankState, record: RankRecord, agent_lost: bool) -> Outcome:
     """Say how a rank ended, or UNKNOWN."""
     if _is_lost(rank, record):
         return Outcome.LOST

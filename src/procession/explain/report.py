@@ -19,7 +19,7 @@ from procession.values.figures import duration, format_ranks, size
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.explain.records import Left, RankRecord
-    from procession.rules.lifecycle import Rank
+    from procession.rules.lifecycle import RankState
     from procession.values.spec import Spec
 
 FOLD_ABOVE = 8  # lines of other ranks; beyond, those that ended alike share one
@@ -73,7 +73,7 @@ def format_report(end: GroupEnd) -> str:
     later = [f for f in end.failures[1:] if f not in together]
     lines = [f"{end.name} failed{where}: {_coded_headline(cause, end.nproc)}", *details(cause)]
     if together:
-        lines += ["", "at the same time, as far as can be told:"]
+        lines += ["", "simultaneous failures (order unknown):"]
         for failure in together[:FULL_TRACEBACKS]:
             lines += ["", headline(failure, end.nproc), *details(failure)]
         rest = together[FULL_TRACEBACKS:]
@@ -333,7 +333,12 @@ def _one_line(text: str) -> str:
 
 
 def remark_on(
-    spec: Spec, rank: Rank, record: RankRecord, left: Left, outcome: Outcome, announced: int | None
+    spec: Spec,
+    rank: RankState,
+    record: RankRecord,
+    left: Left,
+    outcome: Outcome,
+    announced: int | None,
 ) -> str:
     """Say what else may explain the failure of a rank, "" for nothing."""
     if outcome is Outcome.NOT_STARTED:
@@ -370,7 +375,8 @@ def remark_on(
     if spec.placement.memory_limit is not None and (
         record.over_limit or any(word in said for word in LACKS_MEMORY)
     ):
-        notes.append(f"its memory limit is {size(spec.placement.memory_bytes or 0)}")
+        limit = spec.placement.memory_limit
+        notes.append(f"its memory limit is {limit if isinstance(limit, str) else size(limit)}")
     if described.get("errno") == errno.ENOSPC or left.disk_full:
         log = left.stdout_log or left.stderr_log
         where = f" of {log}" if log else ""

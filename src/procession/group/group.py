@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from procession.driver.driver import UNREACHABLE
 from procession.driver.plugins import Environment, harmless_environment
 from procession.explain.ends import failed_by
-from procession.group.result import Waiting
+from procession.group.result import GroupBase
 from procession.rules.tables import Phase
 from procession.values.errors import Exit, GroupEnd, GroupFailed, GroupStopped, exit_code_after
 from procession.values.events import Event
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 CONTROL = "PROCESSION_CONTROL"
 
 
-class Group(Waiting):
-    """Ranks that share fate. Made by `start`.
+class Group(GroupBase):
+    """Ranks that share fate. Created by `start`.
 
-    A context manager: leaving the block stops the group if it still runs, and returns when it has
-    ended. `await group` is `wait` for asyncio. Iteration gives the lifecycle events from the first
-    on, and ends with the group; each iterator starts anew. Methods may be called from any thread.
+    A context manager: leaving the block stops the group if it is active, and returns when it has
+    ended. `await group` is `wait` for asyncio. Iteration gives all lifecycle events, and ends with
+    the group. Call methods from any thread.
 
-    Ranks are numbered throughout the group, also where they are on several machines: there, while
-    the main thread waits for the group, in a program that does not take SIGTERM itself, that signal
-    stops the group first, with its whole grace period, and then ends the program.
+    Ranks are numbered in the whole group, also on several nodes. There, while the main thread waits
+    for the group in a program without a handler for SIGTERM, that signal stops the group with its
+    grace period, and then ends the program.
 
     driver: the loop that owns it, for procession itself. environments: to be filled with what gives
     more variables for ranks. For groups of this machine: resources: what it needs besides
     processes; plan: of what is imported before the ranks are forked; placed: the CPUs of the ranks,
     and how many threads they can use.
-    unread: after `stop_when_unread`, whether nobody reads our standard output any more.
-    stopper: who had it stopped, in words, for its report; to be set by who drives it.
-    notes: what people should know of how ranks are started here, one line each.
+    unread: after `stop_when_unread`, whether the reader of stdout has exited.
+    stopper: what stopped it, in words, for its report; to be set by who drives it.
+    notes: remarks about how ranks are started here, one line each.
     """
 
     resources: Resources
@@ -334,21 +334,26 @@ class Group(Waiting):
         }
 
     def stacks(self, timeout: float = 1.0, *, native: bool = False) -> list[dict[str, Any]]:
-        """Say where each rank that has a process is now, as plain data; it goes on meanwhile.
+        """Return the stack of each rank that has a process, as plain data; ranks keep running.
 
-        timeout: seconds that ranks have to answer; to look at programs that cannot answer, py-spy,
-        where it is installed, has as long again. native: with the frames of native code, by py-spy,
-        which stops each rank for a moment. Keys: rank (its local number), pid, frames (of its
-        main thread: lists of file, line and function, the innermost first), threads (`thread` and
-        `frames` of each that is known: of the main one, with `native` of all), state (what its
-        process does, in words, where no frame is known, else ""), kernel (its stack in the kernel,
-        where it may be read and no other is known), letter (of its process's state, as `ps` shows
-        it), native (frames in words).
-        `explain.stacks.merge.format` writes it for people. Raises ProcessionError in handlers of
-        events, and in a fork.
+        `print(group.stacks())` prints the stacks merged.
+
+        timeout: seconds that ranks have to answer. py-spy, if installed, has the same time again
+            for programs that cannot answer.
+        native: also return frames of native code, by py-spy, which stops each rank for a moment.
+
+        One dict per rank: rank (its local number), pid, frames (of the main thread: lists of file,
+        line and function, innermost first), threads (`thread` and `frames` of each known thread),
+        state (what the process does, in words, if no frame is known, else ""), letter (of the
+        process state, as `ps` shows it), kernel (the stack in the kernel, if it can be read and no
+        other is known), native (frames in words).
+
+        Raises ProcessionError in handlers of events, and in a fork.
         """
+        from procession.explain.stacks.merge import Stacks
+
         self._check_thread("its stacks")
-        return self.driver.stacks(timeout, native=native)
+        return Stacks(self.driver.stacks(timeout, native=native))
 
     def subscribe(self, call: Callable[[Event], object]) -> None:
         """Have `call` called with each event, the past ones first.

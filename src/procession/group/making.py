@@ -20,7 +20,7 @@ from procession.output.wiring import Output
 from procession.prepare.jobs import RankJobs, fork_server
 from procession.prepare.payload import Payload
 from procession.system import plain
-from procession.system.processes import Held
+from procession.system.processes import BlockedSignals
 from procession.system.threads import Latch
 from procession.values.errors import SpecError, StartFailed
 from procession.values.program import Function
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
-def begin(
+def begin_group(
     spec: Spec,
     output: Output | None = None,
     control: bool | None = None,
@@ -64,7 +64,7 @@ def begin(
                 and isinstance(spec.program, Function)
             ):
                 # The ranks are forks of the thread that asks for them.
-                with Held([plain.SIGINT]) as mask:
+                with BlockedSignals([plain.SIGINT]) as mask:
                     making.server = fork_server(spec, mask)
             group = making.make()
         except OSError as e:

@@ -58,7 +58,7 @@ class Result(Value):
 MOST_INTERRUPTS = 100  # by Ctrl-C, while a group is being killed
 
 
-class Waiting:
+class GroupBase:
     """A run that ends at some time, or is ended, and its result. The base of `Group`."""
 
     def __init__(self, driver: AnyDriver) -> None:

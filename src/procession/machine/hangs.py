@@ -93,7 +93,7 @@ class Hangs:
         """Take note that some rank of the group is stopped by its debugger, or none is any more."""
         self._debugged, self._debugged_until = debugs, time.monotonic_ns()
 
-    def begin(self) -> None:
+    def begin_attempt(self) -> None:
         """Watch the ranks of an attempt that begins."""
         limits = [s for s in (self._hang.timeout, self._hang.silence) if s is not None]
         if limits:
@@ -196,7 +196,7 @@ class Hangs:
             if left is not None:
                 self._ranks.loop.after(self, left, self._check)
 
-        self._last_look.look(HANG_SECONDS, seen)
+        self._last_look.ask_for_stacks(HANG_SECONDS, seen)
         return None
 
     def _has_moved(self, taken: list[Taken], used: Mapping[int, Ran], seconds: float) -> bool:
@@ -228,7 +228,7 @@ class Hangs:
         assert self._activity is not None
         began = max(record.started_at for record in self._ranks.records)
         attempts = [record.attempt for record in self._ranks.records]
-        looked = self._activity.look(now, attempts).items()
+        looked = self._activity.last_written(now, attempts).items()
         return {r: self._active_at(r, max(began, at)) for r, at in looked}
 
     def _check_silence(self, now: int) -> float | None:
@@ -294,7 +294,7 @@ class Hangs:
         if taken is not None:
             seen(taken)
         else:
-            self._last_look.look(HANG_SECONDS, seen)
+            self._last_look.ask_for_stacks(HANG_SECONDS, seen)
         return None
 
     def _just_dies(self, rank: int) -> bool:

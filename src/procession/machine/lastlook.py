@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 
-from procession.machine.link import Link
+from procession.machine.link import AgentLink
 from procession.machine.ranks import Ranks
 from procession.rules.tables import Worker
 from procession.system.threads import Errands
@@ -33,20 +33,20 @@ class LastLook:
     file: the path of those of the last look, "" where there is none.
     """
 
-    def __init__(self, ranks: Ranks, link: Link, disk: Errands) -> None:
+    def __init__(self, ranks: Ranks, link: AgentLink, disk: Errands) -> None:
         self._ranks = ranks
         self._link = link
         self._disk = disk
         self._asked: dict[int, Done] = {}
         self._closed = False
-        self.begin()
+        self.begin_attempt()
 
     @property
     def first(self) -> int:
         """The number that rank 0 has in the whole job."""
         return self._ranks.spec.node.first(self._ranks.spec.nproc)
 
-    def begin(self) -> None:
+    def begin_attempt(self) -> None:
         """Forget what was seen in the attempt before."""
         self.file = ""
         self._taken: list[Taken] = []
@@ -54,7 +54,7 @@ class LastLook:
         self._unsure = set[int]()  # of which it was not known that they are in their program
         self._read: list[Stack] | None = None
 
-    def look(self, seconds: float, done: Done) -> None:
+    def ask_for_stacks(self, seconds: float, done: Done) -> None:
         """Have the stacks of all that have a process taken, within `seconds`; none after `close`.
 
         `done` is called once, now or later.
@@ -66,7 +66,7 @@ class LastLook:
         self._asked[which] = done
         self._link.ask("look", which, seconds)
 
-    def take(
+    def take_stacks(
         self, which: int, attempt: int, said: Sequence[tuple[int, int, str, str, bytes, bool]]
     ) -> None:
         """Take the stacks that the agent has taken. which: the look, 0 for that of a failure."""
@@ -98,7 +98,7 @@ class LastLook:
                 if attempt == self._ranks.life.attempt:
                     self.file = path
 
-            self._disk.do("writing stacks.txt", write)
+            self._disk.do_later("writing stacks.txt", write)
 
     @property
     def fresh(self) -> bool:

@@ -29,7 +29,7 @@ _pings = itertools.count(1)  # an agent goes from group to group: no two may be 
 STANDS_MOST = 4  # looks that may find it stopped, one after the other
 
 
-class Link:
+class AgentLink:
     """Messages to one agent, and from it. For the loop's thread.
 
     take: takes a message: its kind, what it says, and the descriptors beside it, of which it
@@ -65,7 +65,7 @@ class Link:
         self.lost, self.left, self.late = "", False, False
         self._stands = 0  # looks that have found it stopped, one after the other
         self._looks = self._waits = False  # whether it stands; for an answer
-        self._loop.watch(server.fileno(), self.hear)
+        self._loop.watch(server.fileno(), self.exchange)
         if server.pidfd >= 0:
             self._loop.watch(server.pidfd, self._hear_the_last)
 
@@ -77,7 +77,7 @@ class Link:
         self._loop.cancel(self)
         self._loop.cancel(("stands", self))
 
-    def hear(self) -> None:
+    def exchange(self) -> None:
         """Take the messages of the agent, and send what waits."""
         server = self.server
         server.flush()
@@ -101,10 +101,10 @@ class Link:
         """Take what an agent has told that is dead: what it has forked may hold its socket."""
         self._loop.forget(self.server.pidfd)
         while not self.left and self.server.says_more:
-            self.hear()
+            self.exchange()
         if not self.left:
             self.server.lost = True
-            self.hear()
+            self.exchange()
 
     def _end(self, why: str, *, ours: bool) -> None:
         self.leave()
@@ -137,7 +137,7 @@ class Link:
     def is_deaf(self) -> bool:
         """Look whether the agent is deaf, by what it has told until now."""
         if self.deaf:
-            self.hear()
+            self.exchange()
         return self.deaf
 
     def end_if_late(self, seconds: float) -> None:

@@ -69,10 +69,10 @@ def stacks_of(
         seen.extend(taken)
         answered.set()
 
-    loop.request(lambda: machine.last_look.look(seconds, done), certain=True)
+    loop.request(lambda: machine.last_look.ask_for_stacks(seconds, done), certain=True)
     answered.wait(seconds + MARGIN)
-    from procession.explain.stacks.outside import look
+    from procession.explain.stacks.outside import look_from_outside
     from procession.explain.stacks.text import stack_of
 
     stacks = [stack_of(t.rank, t.pid, t.state, t.letter, t.text) for t in list(seen)]
-    return [stack.as_dict() for stack in look(stacks, seconds, native=native)]
+    return [stack.as_dict() for stack in look_from_outside(stacks, seconds, native=native)]

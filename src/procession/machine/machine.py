@@ -17,9 +17,9 @@ from procession.agent.protocol import STACK_SECONDS
 from procession.explain.ends import facts_of_rank, load_words
 from procession.explain.records import RankRecord
 from procession.machine.lastlook import LastLook
-from procession.machine.link import Link
+from procession.machine.link import AgentLink
 from procession.machine.orphans import Orphans
-from procession.machine.ranks import Outcomes, Ranks
+from procession.machine.ranks import KnownEnds, Ranks
 from procession.machine.starting import Starts, terms_of
 from procession.prepare.jobs import RankJobs
 from procession.rules import messages
@@ -112,10 +112,10 @@ class Machine:
         )
         resources = self.resources = jobs.resources
         ranks = self.ranks = Ranks(spec, life, loop, resources, lambda: self.link.ask())
-        around = self._hear, lambda: self._starts.go_on(), self._lose, self._busy
-        link = self.link = Link(loop, server, *around)
+        around = self._take_message, lambda: self._starts.go_on(), self._lose, self._busy
+        link = self.link = AgentLink(loop, server, *around)
         self._note = note
-        self.outcomes = Outcomes(ranks, link)
+        self.outcomes = KnownEnds(ranks, link)
         self._starts = Starts(ranks, jobs, link, publish, disk, handlers)
         self.last_look = LastLook(ranks, link, disk)
         self.hangs: Hangs | None = None  # where nothing is to be watched
@@ -160,11 +160,11 @@ class Machine:
 
     # -- what is wanted
 
-    def begin(self, attempt: int = 0) -> None:
+    def begin_attempt(self, attempt: int = 0) -> None:
         """Begin with an attempt; the one before has ended."""
-        actions = self.life.begin(attempt)
+        actions = self.life.begin_attempt(attempt)
         self._listener.begins()
-        self._do(actions)
+        self._carry_out(actions)
 
     def stop(self, request: StopRequest, stacks: float = 0.0) -> None:
         """End the ranks. stacks: see `agent.run.Run.stop`."""
@@ -223,11 +223,11 @@ class Machine:
 
     # -- what the agent tells
 
-    def _hear(self, kind: str, words: Any, fds: list[int]) -> None:
+    def _take_message(self, kind: str, words: Any, fds: list[int]) -> None:
         """Take one message, and its descriptors off `fds`; see `agent.protocol`."""
         if kind == "event":
             self.handle(messages.event_of(words))
-        elif self.ranks.hear(kind, words, fds):
+        elif self.ranks.take_message(kind, words, fds):
             if words[0] == self._blamed:
                 self._tell_failure()
         elif kind == "limits":
@@ -237,7 +237,7 @@ class Machine:
         elif kind == "ask":
             self._listener.asked(*words)
         elif kind == "stacks":
-            self.last_look.take(*words)
+            self.last_look.take_stacks(*words)
         elif kind == "suspended":
             self._listener.suspended()
             self.link.send("resume")
@@ -259,7 +259,7 @@ class Machine:
         elif failed and isinstance(self._spec.preload, tuple):
             names = ", ".join(failed)
             self._listener.remarked(
-                f"preload: {names} could not be imported, and is left to the ranks [P403]"
+                f"preload: {names} could not be imported; each rank imports it [P403]"
             )
 
     def handle(self, event: messages.Event) -> None:
@@ -292,7 +292,7 @@ class Machine:
                 stacks = begins and self._spec.hang.stacks and self._spec.is_python
                 wait = LOAD_SECONDS if begins else 0.0
                 self._loop.after(load_words, wait, lambda: load_words(stacks=stacks))
-        self._do(actions)
+        self._carry_out(actions)
 
     def _hold_back(self) -> None:
         """Show no more of what ranks write, but of the one that failed first, if one has."""
@@ -354,7 +354,7 @@ class Machine:
     ) -> None:
         self._note(kind, record.rank, record.attempt, at, record.pid, detail, facts)
 
-    def _do(self, actions: list[messages.Action]) -> None:
+    def _carry_out(self, actions: list[messages.Action]) -> None:
         """Do what of the actions is ours to do."""
         for action in actions:
             if isinstance(action, Spawn):
@@ -369,7 +369,7 @@ class Machine:
                 start = self._spec.hang.start
                 self._loop.after(DeadlineKind.START, start + START_MARGIN, self._start_is_late)
             if self._orphans is not None:
-                self._orphans.do(action)
+                self._orphans.carry_out(action)
 
     def _busy(self) -> bool:
         """Whether the agent has something to do by itself: all but watching ranks that run."""
@@ -383,12 +383,12 @@ class Machine:
         link = self.link
         self.kill_at, link.late = None, False
         self._holds_back, self._blamed = False, None
-        self.ranks.begin()
-        self.last_look.begin()
+        self.ranks.begin_attempt()
+        self.last_look.begin_attempt()
         if attempt:
             self.resources.board.forget()
         if self.hangs is not None:
-            self.hangs.begin()
+            self.hangs.begin_attempt()
         if self._orphans is not None:
             self._orphans.close()
             self._orphans = None
@@ -399,11 +399,11 @@ class Machine:
                 lost.close()
             terms = terms_of(self._spec, self.life, warm=self._jobs.warm)
             link.send("rules", terms, fds=(self.resources.board.fd,))
-            self._jobs.begin(link.server, attempt)
+            self._jobs.begin_attempt(link.server, attempt)
         except OSError as e:
             fault = "find an agent and a port", e.errno or 0, e.strerror or str(e)
             if link.lost:
-                self._orphan().begin(fault, killed=False, stop_asked=0, late=False)
+                self._orphan().take_over(fault, killed=False, stop_asked=0, late=False)
                 return
             link.send("no start", 0, attempt, *fault)
         link.look_after()
@@ -436,7 +436,7 @@ class Machine:
         self._starts.cancel()
         fault = "start", 0, f"its agent (pid {server.pid}) is gone ({why})"
         stop, late = self._stop_asked, self.link.late
-        self._orphan().begin(fault, killed=ours, stop_asked=stop, late=late)
+        self._orphan().take_over(fault, killed=ours, stop_asked=stop, late=late)
 
     def close(self) -> None:
         """Give everything back; whatever is left of the ranks is killed with their agent."""

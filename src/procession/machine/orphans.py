@@ -47,7 +47,7 @@ class Orphans(Record):
     _handle: Callable[[Event], None]
     _remains: Remains | None = None
 
-    def begin(self, fault: Fault, *, killed: bool, stop_asked: int, late: bool) -> None:
+    def take_over(self, fault: Fault, *, killed: bool, stop_asked: int, late: bool) -> None:
         """Take the ranks for gone. fault: of those that have no process; see `RankRecord`.
 
         killed: they were, with their agent, by us. stop_asked: when that was asked to end them, in
@@ -97,7 +97,7 @@ class Orphans(Record):
             record.exit = Exit.from_wait_status(status)
         self._handle(RankEvent(WorkerEvent.EXITED, rank, at, ok=False))
 
-    def do(self, action: Action) -> None:
+    def carry_out(self, action: Action) -> None:
         """Carry out an action of the rules."""
         if isinstance(action, Sweep):
             self._sweep()
@@ -125,20 +125,20 @@ class Orphans(Record):
             server = self._server
             sessions = {r.pid for r in self._ranks.records if r.pid is not None}
             self._remains = Remains(server.pid, server.began, own_mark(), server.page, sessions)
-            self._look()
+            self._look_at_processes()
 
-    def _look(self) -> None:
+    def _look_at_processes(self) -> None:
         assert self._remains is not None
         with client.starting():
             left = self._remains.find(client.others_than(self._server))
         self._remains.kill(left)
         if not self._remains.over:
-            self._ranks.loop.after(self._look, LOOK_EVERY, self._look)
+            self._ranks.loop.after(self._look_at_processes, LOOK_EVERY, self._look_at_processes)
             return
         self._handle(Swept(self._ranks.life.attempt))
 
     def close(self) -> None:
         """Do nothing any more."""
-        self._ranks.loop.cancel(self._look)
+        self._ranks.loop.cancel(self._look_at_processes)
         for kind in DeadlineKind:
             self._ranks.loop.cancel(kind)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from procession.explain import ends
 from procession.explain.records import Left, RankRecord
-from procession.machine.link import Link
+from procession.machine.link import AgentLink
 from procession.prepare.resources import Resources
 from procession.rules.lifecycle import Lifecycle
 from procession.rules.tables import Ended, Worker
@@ -73,7 +73,7 @@ class Ranks:
         self.untold: dict[int, tuple[int, int]] = {}
         self._dead: set[int] = set()  # as the kernel says, and not looked at yet
 
-    def begin(self) -> None:
+    def begin_attempt(self) -> None:
         """Forget the ranks of the attempt before, and expect new ones."""
         if self.records:
             self._oom = OomWatch()
@@ -90,7 +90,7 @@ class Ranks:
 
     # -- what the agent tells
 
-    def hear(self, kind: str, words: Any, fds: list[int]) -> bool:
+    def take_message(self, kind: str, words: Any, fds: list[int]) -> bool:
         """Take a message, if it is about what ranks do; see `agent.protocol`."""
         if kind == "process":
             rank, pid, at, sent = words
@@ -128,7 +128,7 @@ class Ranks:
     def frame(self, rank: int, kind: bytes, at: int, body: bytes | None) -> None:
         """Take a frame that a rank has sent."""
         frames = self._frames_of(rank)
-        frames.take(kind, at, body)
+        frames.take_frame(kind, at, body)
         self._told(rank, frames)
 
     def file(self, rank: int, kind: bytes, at: int, size: int, fd: int) -> None:
@@ -150,7 +150,7 @@ class Ranks:
     def refused(self, rank: int, why: str) -> None:
         """Take note that what a rank sends is not believed. Once for a group, or a thousand may."""
         record = self.records[rank]
-        record.refused = record.refused or f"{why}: what it told is not believed [P411]"
+        record.refused = record.refused or f"{why}: invalid report [P411]"
         if self._refused_one:
             return
         self._refused_one = True
@@ -179,10 +179,10 @@ class Ranks:
     def _notice_death(self, rank: int) -> None:
         self.loop.forget(self._pidfds[rank])
         if not self._dead:
-            self.loop.after(self, UNTOLD_SECONDS, self._look)
+            self.loop.after(self, UNTOLD_SECONDS, self._look_at_processes)
         self._dead.add(rank)
 
-    def _look(self) -> None:
+    def _look_at_processes(self) -> None:
         at, dead = time.monotonic_ns(), self._dead
         self._dead = set()
         for rank in dead:
@@ -251,14 +251,14 @@ def _read_error_file(path: str) -> tuple[str, str]:
     return read_error_file(path)
 
 
-class Outcomes(Record):
+class KnownEnds(Record):
     """The ends of the ranks of one machine, as far as they are known; for any thread.
 
     link: to their agent, which may be lost.
     """
 
     _ranks: Ranks
-    _link: Link
+    _link: AgentLink
 
     def of_rank(
         self, rank: int, *, read: bool = True, failed: bool = False, stack: Stack | None = None

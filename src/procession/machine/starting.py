@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from procession.machine.link import Link
+from procession.machine.link import AgentLink
 from procession.machine.ranks import Ranks
 from procession.output.wiring import Streams
 from procession.prepare.jobs import RankJobs
@@ -78,7 +78,7 @@ class Starts:
         self,
         ranks: Ranks,
         jobs: RankJobs,
-        link: Link,
+        link: AgentLink,
         publish: Callable[[], None],
         disk: Errands,
         handlers: Errands,
@@ -179,14 +179,14 @@ class Starts:
         def open_files() -> None:
             self._open(needs)
             if self._ranks.resources.environments:
-                self._handlers.do(
+                self._handlers.do_later(
                     "variables that a handler of events gives", ask_handlers, always=True
                 )
             else:
                 come()
 
         self._publish()  # handlers get the event of an attempt before they are asked
-        self._disk.do("making log files", open_files, always=True)
+        self._disk.do_later("making log files", open_files, always=True)
 
     def _open(self, needs: list[Need]) -> None:
         streams = self._ranks.resources.streams

@@ -27,7 +27,7 @@ class Activity:
         # Of each file: its size and times, and when it changed.
         self._files: dict[str, tuple[tuple[int, int, int], int]] = {}
 
-    def look(self, now: int, attempts: Sequence[int]) -> dict[int, int]:
+    def last_written(self, now: int, attempts: Sequence[int]) -> dict[int, int]:
         """Give, by rank, when it last wrote, in nanoseconds of the monotonic clock; 0: never.
 
         now: the time. attempts: by rank, which one its files are of.

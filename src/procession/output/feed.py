@@ -50,7 +50,7 @@ class Copies:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         self._file = open(os.open(path, flags, 0o600), "wb", buffering=0)  # noqa: SIM115
 
-    def take(self, lines: bytes) -> None:
+    def copy_lines(self, lines: bytes) -> None:
         """Copy some whole lines, as far as the disk has room."""
         every = lines.splitlines(keepends=True)
         kept = [self._prefix + line for line in every if any(t in line for t in self._texts)]
@@ -149,11 +149,11 @@ class Feed:
         if self.is_file and self._copies is None:
             self.left = 0
 
-    def take(self, block: bytes, now: float) -> None:
+    def take_block(self, block: bytes, now: float) -> None:
         """Show the lines that `block` completes, and say in `due` when to show what is left."""
         lines = self._tail.feed(block)
         if self._copies is not None:
-            self._copies.take(lines)
+            self._copies.copy_lines(lines)
         if self._screen is None:
             return
         splitter = self._splitter
@@ -186,7 +186,7 @@ class Feed:
                 self._shown_at = time.monotonic()
             return
         continues = splitter.taken > 0
-        text = splitter.take()
+        text = splitter.take_part()
         if text:
             self._shown_state = None
             screen.partial(self, self._prefix, text, continues)
@@ -219,7 +219,7 @@ class Feed:
         """Show what is left as a line, and close the descriptors."""
         lines = self._tail.end()
         if self._copies is not None:
-            self._copies.take(lines)
+            self._copies.copy_lines(lines)
         if self._screen is not None and lines:
             self._show(lines, self._splitter.continued, time.monotonic())
         self.due = None

@@ -101,7 +101,7 @@ class Fold:
             return None
         return 0.0 if self.crowded else min(each.due(self._nproc) for each in self._list)
 
-    def take(self, now: float | None) -> list[tuple[list[int], bytes]]:
+    def take_due(self, now: float | None) -> list[tuple[list[int], bytes]]:
         """Give what is to be shown now, in order: ranks, and their lines. now: None for all."""
         count = len(self._list)
         if now is not None and not self.crowded:

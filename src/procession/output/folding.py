@@ -116,7 +116,7 @@ class FoldingScreen(Screen):
         super().finish()
 
     def _show(self, now: float | None) -> None:
-        for ranks, lines in self._fold.take(now):
+        for ranks, lines in self._fold.take_due(now):
             super().lines(None, self._of(ranks), lines)
 
     def _of(self, ranks: Sequence[int]) -> bytes:

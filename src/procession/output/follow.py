@@ -39,7 +39,7 @@ from procession.system.eventloop import EventLoop
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.output.console import Console
-    from procession.output.gate import Gate, Held
+    from procession.output.gate import Gate, HeldLines
     from procession.system.inotify import Inotify
 
 MOST_HELD = 1 << 20  # bytes that wait while a console is not to be written to
@@ -52,9 +52,7 @@ _AFTER_FAULT = 0.05  # seconds between two attempts to read
 _GIVEN_UP = 1.0  # seconds that a thread that was given up has to come back
 _SAY = 1.0  # seconds that a console has for a line of our own
 _CLOSE = 2.0  # seconds for what is left at close()
-_NOTE = (
-    b"procession: the console did not take all output in time; the rest of it is not shown [P407]\n"
-)
+_NOTE = b"procession: the console did not accept all output in time; the rest is not shown [P407]\n"
 
 
 class Follower:
@@ -162,7 +160,7 @@ class Follower:
         """Show a block as it is, on stdout (1) or stderr (2)."""
         self._loop.request(partial(self._pass_on, self._screens[stream - 1], block, whose))
 
-    def take_held(self, reported: Sequence[int]) -> Mapping[int, Held]:
+    def take_held(self, reported: Sequence[int]) -> Mapping[int, HeldLines]:
         """Give once what the gate has held back, by rank; to be used after `drain`.
 
         reported: ranks whose tracebacks the report has.
@@ -170,7 +168,7 @@ class Follower:
         gate, self._gate = self._gate, None
         if gate is None:
             return {}
-        gate.settle(reported)
+        gate.count_untold(reported)
         return gate.held
 
     def ask(self, gate: Callable[[Gate], Iterable[tuple[Feed, bytes]] | None]) -> None:
@@ -343,9 +341,9 @@ class Follower:
             if watch == UNWATCHED:
                 self._loop.after(UNWATCHED, _LOOK_AT_FILES, self._look_at_files)
         else:
-            self._loop.watch(feed.fd, partial(self._hear, feed))
+            self._loop.watch(feed.fd, partial(self._read_pipe, feed))
 
-    def _hear(self, pipe: Feed) -> None:
+    def _read_pipe(self, pipe: Feed) -> None:
         self._read = max(self._read, self._turn(pipe))
 
     def _retire(self, successor: Feed) -> None:
@@ -384,7 +382,7 @@ class Follower:
         block = feed.read()
         if block:
             now = time.monotonic()
-            feed.take(block, now)
+            feed.take_block(block, now)
             if feed.due is None:
                 self._loop.cancel(feed)
             else:

@@ -36,7 +36,7 @@ _KIND = re.compile(
 )
 
 
-class Held(Record):
+class HeldLines(Record):
     """What one rank wrote that was not shown, the last of it in blocks.
 
     size: of these, in bytes. lines: of all. kinds: exceptions that they name, in words.
@@ -65,7 +65,7 @@ class Gate:
     def __init__(self) -> None:
         self._closed = False  # for all ranks but these:
         self._free: set[int] = set()
-        self.held: dict[int, Held] = {}  # by rank
+        self.held: dict[int, HeldLines] = {}  # by rank
         self._told: dict[int, list[bytes]] = {}  # by rank: the lines of its traceback
         self._out: dict[int, list[tuple[Any, bytes]]] = {}  # by rank: what was left out
         self._waiting: dict[Any, _Waiting] = {}
@@ -98,7 +98,7 @@ class Gate:
         ready = [(feed, self._rest(feed)) for feed in [*self._waiting] if feed.source.rank == rank]
         return [(feed, text) for feed, text in ready if text]
 
-    def settle(self, reported: Sequence[int]) -> None:
+    def count_untold(self, reported: Sequence[int]) -> None:
         """Count what was left out of ranks of which, in the end, the report does not say it."""
         for rank in self._out.keys() - {*reported}:
             for feed, lines in self._out[rank]:
@@ -132,7 +132,7 @@ class Gate:
         return [(feed, self._waiting.pop(feed).text) for feed in over]
 
     def _keep(self, feed: Any, lines: bytes) -> None:
-        kept = self.held.setdefault(feed.source.rank, Held(deque(), {}))
+        kept = self.held.setdefault(feed.source.rank, HeldLines(deque(), {}))
         kept.blocks.append((feed, lines))
         kept.size += len(lines)
         kept.lines += lines.count(b"\n")

@@ -35,7 +35,7 @@ LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC |
 _OWN_FLAGS = LOG_FLAGS | os.O_NONBLOCK
 
 
-class Files:
+class RunFiles:
     """The directory of one run; made at once, with `OSError` if it cannot be.
 
     place: its path, where the caller has chosen it; earlier attempts may have used it.
@@ -197,7 +197,7 @@ class Files:
                 "removed while ranks ran? [P407]"
             )
         elif self.ranks_write and disk_is_full(self.path):
-            self.fault = f"what ranks wrote to {self.path} may be cut off: {_FULL} [P407]"
+            self.fault = f"output in {self.path} may be incomplete: {_FULL} [P407]"
 
     def _note(self, e: OSError) -> None:
         if not self.fault:

@@ -82,7 +82,7 @@ class LineSplitter:
                 head = block[: block.find(b"\n")].rstrip(b"\r")
                 outdated = b"\r" in head or (self._return and bool(head))
                 lines = re.sub(_OUTDATED, b"", re.sub(_RETURNS_AT_END, b"\n", lines))
-            self._begin(lines_continue=0 if outdated else self.taken)
+            self._begin_line(lines_continue=0 if outdated else self.taken)
         self._add_to_rest(block[cut:])
         if not cut and len(self._rest) > self._longest:
             return self.end()
@@ -110,7 +110,7 @@ class LineSplitter:
         if len(body) < len(text):
             self._return = self.progress = True
 
-    def _begin(self, lines_continue: int) -> None:
+    def _begin_line(self, lines_continue: int) -> None:
         self.continued = lines_continue
         self.progress = self._return = False
         self.taken = 0
@@ -126,7 +126,7 @@ class LineSplitter:
         """Whether the incomplete line has bytes that `take` has not handed out."""
         return self.taken < len(self._rest)
 
-    def take(self) -> bytes:
+    def take_part(self) -> bytes:
         """Hand out what is there of the incomplete line and was not handed out before.
 
         The beginning of a character or escape sequence at its end stays for the next time.
@@ -144,7 +144,7 @@ class LineSplitter:
     def end(self) -> bytes:
         r"""Hand out the incomplete line as if its `\n` had come; nothing if there is none."""
         lines = bytes(self._rest) + b"\n" if self._rest else b""
-        self._begin(lines_continue=self.taken)
+        self._begin_line(lines_continue=self.taken)
         return lines
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from procession.output.rundir import Files, directory_name
+from procession.output.rundir import RunFiles, directory_name
 from procession.system.files import leads_to
 from procession.values.base import Record, Value
 from procession.values.environment import given_run_id
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from procession.output.console import Console
     from procession.output.feed import Source
     from procession.output.follow import Follower
-    from procession.output.gate import Gate, Held
+    from procession.output.gate import Gate, HeldLines
     from procession.output.recent import Recent
     from procession.output.screen import Screen
     from procession.output.text import Tail
@@ -132,7 +132,7 @@ class Display:
         if self._follower is not None:
             self._follower.ask(lambda gate: gate.release(ranks, time.monotonic()))
 
-    def take_held(self, reported: Sequence[int]) -> Mapping[int, Held]:
+    def take_held(self, reported: Sequence[int]) -> Mapping[int, HeldLines]:
         """Give once what was held back, by rank; when everything else is shown.
 
         reported: ranks whose tracebacks the report has.
@@ -367,7 +367,7 @@ class Output(Value):
 
     routes: list[tuple[Route, Route]]
     prefixes: list[str]
-    files: Files
+    files: RunFiles
     duplicates: tuple[Sequence[str], Sequence[str]] = ((), ())
     shows: Shows = Shows()
 
@@ -413,6 +413,6 @@ def output_of(spec: Spec, place: str = "") -> Output:
     """
     logs, node = spec.logs, spec.node
     name = directory_name(node.run_id or given_run_id(os.environ) or spec.name, os.environ)
-    files = Files(logs, spec.nproc, name, place, node.attempt)
+    files = RunFiles(logs, spec.nproc, name, place, node.attempt)
     texts = logs.duplicate_stdout, logs.duplicate_stderr
     return Output(logs.route(spec.nproc), prefixes_of(spec), files, texts, _shows(spec))

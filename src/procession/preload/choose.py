@@ -140,11 +140,11 @@ def _why_not_kept(spec: Spec, preload: Preload) -> str:
     if spec.preload == "auto":
         return ""  # the plan has no others
     from procession.preload import safe
-    from procession.preload.find import Kind, Search
+    from procession.preload.find import ModuleKind, Search
 
     search = Search(sys.path if preload.path is None else preload.path)
     for name in preload.modules:
-        installed = search.find(name).kind in (Kind.STANDARD, Kind.INSTALLED)
+        installed = search.find(name).kind in (ModuleKind.STANDARD, ModuleKind.INSTALLED)
         if not installed or safe.why_not(name, search):
             return f"it has imported {name}, which is not on the list of packages that may be kept"
     return ""

@@ -31,7 +31,7 @@ _NOBODYS = (
 _RELIED_ON = (sys.stdlib_module_names | {*_IMPORTED_IF_THERE.split()}) - {*_NOBODYS.split()}
 
 
-class Kind(Enum):
+class ModuleKind(Enum):
     """Where a module comes from."""
 
     STANDARD = "the standard library's"
@@ -47,7 +47,7 @@ class Found(Value):
     search: where the submodules of a package are looked for; empty for what is no package.
     """
 
-    kind: Kind
+    kind: ModuleKind
     file: str = ""
     search: tuple[str, ...] = ()
 
@@ -57,7 +57,7 @@ class Found(Value):
         return self.file.endswith(".py")
 
 
-_MISSING = Found(Kind.MISSING)
+_MISSING = Found(ModuleKind.MISSING)
 
 
 def with_packages(module: str) -> list[str]:
@@ -91,29 +91,31 @@ class Search:
         """
         for name in sorted(self._own & (_RELIED_ON | set(names))):
             found = self.find(name)
-            if found.kind is Kind.LOCAL and (found.file or name not in sys.stdlib_module_names):
+            if found.kind is ModuleKind.LOCAL and (
+                found.file or name not in sys.stdlib_module_names
+            ):
                 return name, found.file or found.search[0]
         return None
 
     @cached_property
     def _own(self) -> set[str]:
         """The names that lie in the local directories of the path."""
-        directories = [each for each in self._path if _kind(each) is Kind.LOCAL]
+        directories = [each for each in self._path if _kind(each) is ModuleKind.LOCAL]
         return {name.partition(".")[0] for each in directories for name in _names(each)}
 
     def _find(self, module: str) -> Found:
         parent, _, name = module.rpartition(".")
         if parent:
             above = self.find(parent)
-            if above.kind is Kind.STANDARD and not above.search:
+            if above.kind is ModuleKind.STANDARD and not above.search:
                 # os.path and its like; the submodules of a frozen package
                 return above if module == "os.path" else _MISSING
-            return self._look(name, above.search)
+            return self._look_in(name, above.search)
         if module in sys.builtin_module_names or _imp.is_frozen(module):
-            return Found(Kind.STANDARD)
-        return self._look(module, self._path)
+            return Found(ModuleKind.STANDARD)
+        return self._look_in(module, self._path)
 
-    def _look(self, name: str, directories: tuple[str, ...]) -> Found:
+    def _look_in(self, name: str, directories: tuple[str, ...]) -> Found:
         portions: list[str] = []
         for directory in directories:
             if os.path.isfile(directory):
@@ -135,10 +137,10 @@ def _names(directory: str) -> list[str]:
 
 
 @cache
-def _kind(directory: str) -> Kind:
+def _kind(directory: str) -> ModuleKind:
     parts = directory.split(os.sep)
     if "site-packages" in parts or "dist-packages" in parts:
-        return Kind.INSTALLED
+        return ModuleKind.INSTALLED
     if f"{os.path.realpath(directory)}{os.sep}".startswith(_STANDARD + os.sep):
-        return Kind.STANDARD
-    return Kind.LOCAL
+        return ModuleKind.STANDARD
+    return ModuleKind.LOCAL

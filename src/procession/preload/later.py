@@ -15,7 +15,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 
 from procession.preload import safe
-from procession.preload.find import Kind, Search, with_packages
+from procession.preload.find import ModuleKind, Search, with_packages
 from procession.preload.source import Sources, Stopped, imported
 from procession.values.environment import among
 
@@ -57,7 +57,7 @@ def later(
 
 
 def _is_there(module: str, search: Search) -> bool:
-    return search.find(module).kind is Kind.INSTALLED and not safe.why_not(module, search)
+    return search.find(module).kind is ModuleKind.INSTALLED and not safe.why_not(module, search)
 
 
 def _trees(
@@ -69,7 +69,7 @@ def _trees(
         while modules:
             for name in with_packages(modules.pop()):
                 found, top = search.find(name), name.partition(".")[0]
-                is_own = top == own or (found.kind is Kind.LOCAL and top != "procession")
+                is_own = top == own or (found.kind is ModuleKind.LOCAL and top != "procession")
                 if is_own and found.has_source and name not in seen:
                     files.append((found.file, name if found.search else name.rpartition(".")[0]))
                 seen.add(name)

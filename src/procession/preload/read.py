@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType
 
 from procession.preload import safe
-from procession.preload.find import Found, Kind, Search, with_packages
+from procession.preload.find import Found, ModuleKind, Search, with_packages
 from procession.preload.later import later
 from procession.preload.plan import AFTER, Plan, StoppedAt
 from procession.preload.source import Sources, Stopped, imported
@@ -98,13 +98,13 @@ def plan_function(
     names = {*named, *(name for f in functions for name in _names_in(f.__code__))} - {"__main__"}
     for name in [name for name in modules if name in names]:
         # The launcher has many of the standard library that no rank needs; its own are there.
-        if reader.kind_of(name) in (Kind.INSTALLED, Kind.LOCAL):
+        if reader.kind_of(name) in (ModuleKind.INSTALLED, ModuleKind.LOCAL):
             reader.follow(name)
     # By value, a function may come from anywhere; what "__main__" holds always does.
     files = [
         (f.__code__.co_filename, str(f.__globals__.get("__package__") or ""))
         for f in functions
-        if reader.kind_of(str(f.__module__)) in (Kind.LOCAL, Kind.MISSING)
+        if reader.kind_of(str(f.__module__)) in (ModuleKind.LOCAL, ModuleKind.MISSING)
     ]
     return reader.result(dict.fromkeys(files), [n for n in named if n != "__main__"])
 
@@ -165,10 +165,10 @@ class Reader:
         """Read as if the program imported a module next, wherever reading has stopped before."""
         self.read(module, lambda: self._import(module))
 
-    def kind_of(self, module: str) -> Kind:
+    def kind_of(self, module: str) -> ModuleKind:
         """Tell where the top-level package of a module comes from; this one is no program's."""
         top = module.partition(".")[0]
-        return Kind.STANDARD if top == "procession" else self._search.find(top).kind
+        return ModuleKind.STANDARD if top == "procession" else self._search.find(top).kind
 
     def result(self, files: Iterable[tuple[str, str]] = (), modules: Iterable[str] = ()) -> Plan:
         """Give the plan. files, modules: with which the program begins, if it is no file."""
@@ -181,7 +181,7 @@ class Reader:
     def main_module(self, name: str) -> None:
         """Read a module that is run, after its packages."""
         parent = name.rpartition(".")[0]
-        if safe.verdict(name).reason or self._search.find(name).kind is Kind.LOCAL:
+        if safe.verdict(name).reason or self._search.find(name).kind is ModuleKind.LOCAL:
             self._own = name.partition(".")[0]
         if parent:
             self._import(parent)
@@ -206,7 +206,7 @@ class Reader:
                 e.at = e.at or StoppedAt(path, node.lineno, str(e))
                 where = f"{os.path.basename(e.at.file)}:{e.at.line}"
                 for after in (name for each in tree.body[i:] for name in imported(each, package)):
-                    is_missing = self._search.find(after).kind is Kind.MISSING
+                    is_missing = self._search.find(after).kind is ModuleKind.MISSING
                     reason = "it is not found" if is_missing else f"{AFTER} {where}"
                     self._skipped.setdefault(after, reason)
                 raise
@@ -244,11 +244,13 @@ class Reader:
         for name in with_packages(module):
             found = self._search.find(name)
             top = name.partition(".")[0]
-            own = top == self._own and found.kind is not Kind.MISSING
-            if own or (found.kind is Kind.LOCAL and top != "procession"):  # which may be a checkout
+            own = top == self._own and found.kind is not ModuleKind.MISSING
+            if own or (
+                found.kind is ModuleKind.LOCAL and top != "procession"
+            ):  # which may be a checkout
                 self._import_local(name, found, sure=sure)
                 continue
-            is_missing = found.kind is Kind.MISSING
+            is_missing = found.kind is ModuleKind.MISSING
             if not is_missing and top in safe.FIRST:
                 raise Stopped(f"{name}: {safe.FIRST[top]}")
             reason = "it is not found" if is_missing else safe.why_not(name, self._search)
@@ -295,7 +297,7 @@ class Reader:
     def _knows(self, module: str) -> bool:
         """Tell whether a module is on the list: what its functions do is known by their names."""
         found = self._search.find(module)
-        if found.kind in (Kind.LOCAL, Kind.MISSING):
+        if found.kind in (ModuleKind.LOCAL, ModuleKind.MISSING):
             return False
         return not safe.why_not(module.partition(".")[0], self._search)
 
@@ -303,7 +305,7 @@ class Reader:
         """Follow `from PACKAGE import NAME` where it imports a submodule of this name."""
         whole = f"{package}.{name}"
         names = self._local[package].names if package in self._local else ()
-        if self._search.find(whole).kind is Kind.MISSING:
+        if self._search.find(whole).kind is ModuleKind.MISSING:
             return
         if _ANY in names or f"{name}?" in names:
             raise Stopped(f"{name} may be a submodule of {package}, or another name in it")

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 
-from procession.preload.find import Kind, Search, with_packages
+from procession.preload.find import ModuleKind, Search, with_packages
 from procession.values.base import Value
 
 
-class Verdict(Value):
+class ForkSafety(Value):
     """Whether a module may be imported before the fork.
 
     reason: why not, "" if it may.
@@ -249,7 +249,7 @@ _STANDARD_READS = {
 
 
 @cache
-def verdict(module: str) -> Verdict:
+def verdict(module: str) -> ForkSafety:
     """Tell whether the module of this dotted name may be imported before a fork.
 
     A submodule counts as its package unless it is listed by itself. Never raises: what is no name
@@ -257,29 +257,29 @@ def verdict(module: str) -> Verdict:
     """
     parts = module.split(".")
     if not all(part.isidentifier() for part in parts):
-        return Verdict("it is no name of a module")
+        return ForkSafety("it is no name of a module")
     if parts[-1] == "__main__":
-        return Verdict("it is a program")
+        return ForkSafety("it is a program")
     above = with_packages(module)
     for name in above:
         reason = _NOT.get(name) or FIRST.get(name)
         if reason is not None:
-            return Verdict(reason)
+            return ForkSafety(reason)
     if parts[0] in sys.stdlib_module_names:
-        return Verdict("", _words(_STANDARD_READS.get(parts[0], "")))
+        return ForkSafety("", _words(_STANDARD_READS.get(parts[0], "")))
     if parts[0] not in _LIST:
-        return Verdict(UNKNOWN)
+        return ForkSafety(UNKNOWN)
     return _made(tuple(name for name in above if name in _LIST))
 
 
 @cache
-def _made(listed: tuple[str, ...]) -> Verdict:
+def _made(listed: tuple[str, ...]) -> ForkSafety:
     """Make the verdict that all modules share which have these entries, the package's first."""
     names = [*listed]
     for name in names:  # and all that they import
         names.extend(n for n in _LIST[name].needs.split() if n not in names)
     entries = [_LIST[name] for name in names]
-    return Verdict(
+    return ForkSafety(
         "",
         _words(*(e.reads for e in entries)),
         _words(*(e.sets for e in entries)),
@@ -294,12 +294,15 @@ def why_not(module: str, search: Search) -> str:
     if its.reason:
         return its.reason
     kind = search.find(module).kind
-    if module.partition(".")[0] in sys.stdlib_module_names and kind in (Kind.INSTALLED, Kind.LOCAL):
+    if module.partition(".")[0] in sys.stdlib_module_names and kind in (
+        ModuleKind.INSTALLED,
+        ModuleKind.LOCAL,
+    ):
         return "it is not the standard library's"
     for each in {*search.left_out} & {module.partition(".")[0], *its.needs}:
         return f"importing {each} {search.left_out[each]}"
     for other in its.unless:
-        if search.find(other).kind is not Kind.MISSING:
+        if search.find(other).kind is not ModuleKind.MISSING:
             return f"it imports {other}, which is not known to be safe"
     hidden = search.in_the_way(its.needs)
     return f"{hidden[1]} hides the module {hidden[0]}, which it may import" if hidden else ""

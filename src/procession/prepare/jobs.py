@@ -149,7 +149,7 @@ class RankJobs:
 
     # -- asking for ranks
 
-    def begin(self, server: Agent, attempt: int) -> None:
+    def begin_attempt(self, server: Agent, attempt: int) -> None:
         """Tell the agent what is common to the ranks of an attempt. Raises OSError."""
         spec = self._spec
         if spec.is_python:

@@ -30,7 +30,7 @@ from procession.worker.board import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from procession.output.wiring import Files
+    from procession.output.wiring import RunFiles
 
     Environment = Callable[[int, int], Mapping[str, str]]
 
@@ -54,7 +54,7 @@ class Resources:
         self.places = places
         self.environments: list[Environment] = []
         # To be closed in this order.
-        self._owned: list[Payload | Files | Wiring | Board | Places] = []
+        self._owned: list[Payload | RunFiles | Wiring | Board | Places] = []
         try:
             self.board = Board(spec.nproc)
             self._owned.append(self.board)

@@ -137,7 +137,7 @@ class Frames:
             self.fault = TOO_LARGE
             self._pieces = bytearray()
 
-    def take(self, kind: bytes, at: int, body: Body | None) -> None:
+    def take_frame(self, kind: bytes, at: int, body: Body | None) -> None:
         """Take a frame; body: None if it has come in parts."""
         if body is None:
             body, self._pieces = self._pieces, bytearray()
@@ -154,7 +154,7 @@ class Frames:
             sealed = fcntl.fcntl(fd, fcntl.F_GET_SEALS) & SEALS == SEALS
             if not sealed or os.fstat(fd).st_size != size:
                 raise ValueError("it is not sealed, or of another size")
-            self.take(kind, at, _held(fd, size, may_map=kind == VALUE))
+            self.take_frame(kind, at, _held(fd, size, may_map=kind == VALUE))
         except MemoryError:
             self.fault = TOO_LARGE
         except (OSError, ValueError) as e:

@@ -50,7 +50,7 @@ class Conversation:
     def held(self) -> Told:
         """Hear all ranks to their end; gives what came of it."""
         try:
-            self._begin()
+            self._begin_listening()
             for rank in list(self._lines):
                 self._listen_to(rank)
             while not self._is_over():
@@ -63,7 +63,7 @@ class Conversation:
 
     # -- what differs
 
-    def _begin(self) -> None:
+    def _begin_listening(self) -> None:
         """Listen to others than ranks."""
 
     def _is_over(self) -> bool:
@@ -84,9 +84,11 @@ class Conversation:
             key.data()
 
     def _listen_to(self, rank: int) -> None:
-        self._select.register(self._lines[rank], selectors.EVENT_READ, partial(self._hear, rank))
+        self._select.register(
+            self._lines[rank], selectors.EVENT_READ, partial(self._hear_rank, rank)
+        )
 
-    def _hear(self, rank: int) -> None:
+    def _hear_rank(self, rank: int) -> None:
         line = self._lines.get(rank)
         if line is None:
             return
@@ -101,9 +103,9 @@ class Conversation:
                 self._end_others_in(self.LOST)
                 self._answer_gathering()
         else:
-            self._take(rank, *said)
+            self._take_message(rank, *said)
 
-    def _take(self, rank: int, kind: str, value: Any) -> None:
+    def _take_message(self, rank: int, kind: str, value: Any) -> None:
         told = self._ranks[rank]
         if kind == "report":
             told["reports"].append(value)

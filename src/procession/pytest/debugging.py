@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.pytest.ranks import Ranks
+    from procession.pytest.ranks import RanksOfTests
 
 
 class Line:
@@ -30,13 +30,13 @@ class Line:
     pump: does what else there is to do, until something has happened, for so many seconds.
     """
 
-    def __init__(self, ranks: Ranks, pump: Callable[[float | None], None]) -> None:
+    def __init__(self, ranks: RanksOfTests, pump: Callable[[float | None], None]) -> None:
         self._group, self._driver = ranks.group, ranks.group.driver
         self._wake, self._pump = ranks.note_stop, pump
         self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._driver.loop.request(lambda: self._driver.debugged.join(self._hear))
+        self._driver.loop.request(lambda: self._driver.debugged.join(self._keep_said))
 
-    def _hear(self, rank: int, said: dict[str, Any]) -> None:
+    def _keep_said(self, rank: int, said: dict[str, Any]) -> None:
         self._said.put({"event": "debug", "rank": rank, "said": said})
         self._wake()
 
@@ -63,10 +63,10 @@ class Line:
 
     def close(self) -> None:
         """Hear nothing more."""
-        self._driver.loop.request(lambda: self._driver.debugged.leave(self._hear))
+        self._driver.loop.request(lambda: self._driver.debugged.leave(self._keep_said))
 
 
-def prompt(config: Any, ranks: Ranks, pump: Callable[[float | None], None]) -> None:
+def prompt(config: Any, ranks: RanksOfTests, pump: Callable[[float | None], None]) -> None:
     """Talk with ranks that have stopped, until none is stopped any more. pump: see `Line`."""
     with closing(Line(ranks, pump)) as line, uncaptured(config):
         talks = Prompt(line, stays=False, ends=False)

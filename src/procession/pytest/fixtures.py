@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from procession.pytest.talk import Rank
+    from procession.pytest.talk import FixtureRank
 
 HAS_TERMINAL = os.isatty(0) and os.isatty(1)  # at the begin: pytest captures nothing yet
-ours: Rank | None = None
+ours: FixtureRank | None = None
 AFTER_LIMIT = 5  # seconds: the limit of the test comes first, which says where all ranks were
 LONGEST = 365 * 86400  # seconds; torch's clocks count nanoseconds in 64 bits
 _groups: Counter[str] = Counter()  # by file, the default process groups that this process has made
 
 
-def _rank_of(request: pytest.FixtureRequest) -> Rank:
+def _rank_of(request: pytest.FixtureRequest) -> FixtureRank:
     if ours is None:
         pytest.fail(
             f"the fixture {request.fixturename!r} is for tests with ranks: mark the test with "

@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from procession.pytest.ranks import Ranks
+    from procession.pytest.ranks import RanksOfTests
 
     Told = dict[str, Any]
 
@@ -46,7 +46,7 @@ class GroupTalk(Conversation):
     LOST = 2.0  # until the end of the rank is heard of
     GONE = "lost its line to the launcher of the test"
 
-    def __init__(self, ranks: Ranks, request: Told, config: Any) -> None:
+    def __init__(self, ranks: RanksOfTests, request: Told, config: Any) -> None:
         super().__init__(ranks.lines, request)
         self._of = ranks
         self._group = ranks.group
@@ -58,7 +58,7 @@ class GroupTalk(Conversation):
         self._stacks: list[Told] = []
         self._group_is_over = False
 
-    def _begin(self) -> None:
+    def _begin_listening(self) -> None:
         self._select.register(self._of.over, selectors.EVENT_READ, self._over)
         self._select.register(self._of.door, selectors.EVENT_READ, self._let_in)
         self._group.driver.undebugged = "" if HAS_TERMINAL else "pytest has no terminal"
@@ -92,8 +92,8 @@ class GroupTalk(Conversation):
         for rank in self._of.let_in():
             self._listen_to(rank)
 
-    def _take(self, rank: int, kind: str, value: Any) -> None:
-        super()._take(rank, kind, value)
+    def _take_message(self, rank: int, kind: str, value: Any) -> None:
+        super()._take_message(rank, kind, value)
         if kind == "report" and self._ranks[rank]["failed"]:
             self._patient_until = self._patient_until or time.monotonic() + MORE_PATIENCE
         elif kind == "done":
@@ -178,7 +178,7 @@ class GroupTalk(Conversation):
             self._let_in()
             for rank, line in list(self._lines.items()):
                 while rank in self._lines and line.poll():
-                    self._hear(rank)
+                    self._hear_rank(rank)
         came, end = self._came, self._group.end
         if end is not None:
             stacks = self._stacks or self._group.driver.stacks_of_failure()

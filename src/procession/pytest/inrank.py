@@ -19,7 +19,7 @@ import pytest
 
 from procession.pytest import fixtures, processes, renew, sharedfixtures
 from procession.pytest.meeting import joined
-from procession.pytest.talk import HUNG_UP, Rank
+from procession.pytest.talk import HUNG_UP, FixtureRank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ class Program:
         request = next_request(line)
         if request is None:
             return
-        begin(session.config, request["files"])
+        begin_rank(session.config, request["files"])
         kept = request["method"] == "keep"
         while request is not None:
-            rank = Rank(request, line)
+            rank = FixtureRank(request, line)
             run_item(session, rank, request)
             tell_done(rank, last=request["next"] is None)
             request = next_request(line) if kept else None
@@ -85,7 +85,7 @@ def next_request(line: Connection) -> dict[str, Any] | None:
         return None
 
 
-def tell_done(rank: Rank, last: bool = True) -> None:
+def tell_done(rank: FixtureRank, last: bool = True) -> None:
     """Report that the test is over, and what is left of it. last: this process runs no other."""
     renew.save_measures(go_on=not last)
     helpers = processes.helpers()
@@ -94,7 +94,7 @@ def tell_done(rank: Rank, last: bool = True) -> None:
     rank.tell_done({"left": left, "helpers": helpers, "threads": threads})
 
 
-def begin(config: Any, files: str) -> None:
+def begin_rank(config: Any, files: str) -> None:
     """Make this process a rank's own, before its first test. files: the directory of its output."""
     renew.process(config, files, int(os.environ["RANK"]))
     debugger = config.pluginmanager.get_plugin("pdbinvoke")
@@ -105,13 +105,13 @@ def begin(config: Any, files: str) -> None:
         config.pluginmanager.register(PostMortem(debugger), "pdbinvoke")
 
 
-def run_item(session: Any, rank: Rank, request: dict[str, Any]) -> None:
+def run_item(session: Any, rank: FixtureRank, request: dict[str, Any]) -> None:
     """Run the item that is asked for, and report its outcome."""
     item = session.items[request["item"]]
     following = None if request["next"] is None else session.items[request["next"]]
     renew.use_directory(item.config, request["tmp"])
     fixtures.ours = rank
-    _reporter.begin(rank)
+    _reporter.begin_test(rank)
     try:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         return
@@ -137,7 +137,7 @@ class _Reporter:
     _in_phase = False
     _size = 0
 
-    def begin(self, rank: Rank) -> None:
+    def begin_test(self, rank: FixtureRank) -> None:
         """A test begins."""
         self._other_size, self._size = rank.size != self._size, rank.size
         self._rank = rank

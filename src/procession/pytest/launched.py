@@ -40,7 +40,7 @@ from procession.pytest.place import place_of
 from procession.pytest.processes import forked
 from procession.pytest.reporting import ALONE, Reporting
 from procession.pytest.stackframes import noted, of_processes
-from procession.pytest.talk import HUNG_UP, Rank, say
+from procession.pytest.talk import HUNG_UP, FixtureRank, say
 from procession.values.figures import format_ranks
 from procession.worker import stackfile
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from typing import Any
 
-    from procession.pytest.place import Place
+    from procession.pytest.place import PlaceOfRank
 
     Told = dict[str, Any]
 
@@ -61,7 +61,7 @@ FOR_REPORT = 10.0  # seconds that there are for the report when the launcher end
 WRITERS = ("lfplugin", "nfplugin", "stepwiseplugin", "_cov")  # of files of the session
 
 
-def begin(config: Any) -> None:
+def begin_session(config: Any) -> None:
     """Have the session run as the ranks of a launcher. Raises UsageError where there is none."""
     for option, name in NOT_TOGETHER.items():
         if config.getoption(option, None):
@@ -77,7 +77,7 @@ def begin(config: Any) -> None:
 class Member:
     """The session in a rank: it runs what the process that reports asks for."""
 
-    def __init__(self, config: Any, place: Place) -> None:
+    def __init__(self, config: Any, place: PlaceOfRank) -> None:
         self._config = config
         self._place = place
         self._line: Connection | None = None
@@ -115,7 +115,7 @@ class Member:
         renew.process(self._config, files, self._place.number)
         try:
             while (request := inrank.next_request(line)) is not None:
-                rank = Rank(request, line, self._place.number)
+                rank = FixtureRank(request, line, self._place.number)
                 self._in_test = True
                 inrank.run_item(session, rank, request)
                 renew.save_measures(go_on=True)
@@ -149,7 +149,7 @@ class Member:
 class First(Member):
     """The session in rank 0, which forks the process that reports."""
 
-    def __init__(self, config: Any, place: Place) -> None:
+    def __init__(self, config: Any, place: PlaceOfRank) -> None:
         super().__init__(config, place)
         self._lines: dict[int, Connection] = {}
         self._pids: dict[int, int] = {}
@@ -317,7 +317,7 @@ class SessionTalk(Conversation):
         self._of = reporter
         self._given_up = False
 
-    def _begin(self) -> None:
+    def _begin_listening(self) -> None:
         self._select.register(self._of.signals, selectors.EVENT_READ, self._hear_signals)
 
     def _hear_signals(self) -> None:

@@ -19,7 +19,7 @@ from procession.system.identity import peer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from procession.pytest.place import Place
+    from procession.pytest.place import PlaceOfRank
 
 ALL_THERE = 120.0  # seconds that the ranks may take to begin
 PAUSE = 0.05  # seconds between two attempts to meet
@@ -74,13 +74,13 @@ def joined(name: str, number: int, seconds: float = 0.0) -> Connection:
         time.sleep(PAUSE)
 
 
-def door_of(place: Place) -> str:
+def door_of(place: PlaceOfRank) -> str:
     """Name the door of ranks that a launcher has started."""
     digest = hashlib.sha256(place.name.encode()).hexdigest()[:32]
     return f"procession-pytest-{os.getuid()}-{digest}"
 
 
-def gathered(place: Place) -> tuple[dict[int, Connection], dict[int, int]]:
+def gathered(place: PlaceOfRank) -> tuple[dict[int, Connection], dict[int, int]]:
     """Wait as rank 0 for all others; gives their lines, and their pids. Raises UsageError."""
     lines: dict[int, Connection] = {}
     pids: dict[int, int] = {}

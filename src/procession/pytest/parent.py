@@ -25,7 +25,7 @@ from procession.pytest.grouptalk import LINGER, GroupTalk
 from procession.pytest.inrank import DOOR
 from procession.pytest.keeping import following, key_of
 from procession.pytest.marks import Asked
-from procession.pytest.ranks import Ranks
+from procession.pytest.ranks import RanksOfTests
 from procession.pytest.reporting import Reporting, warn
 from procession.pytest.slots import slots_of
 from procession.pytest.spare import Spare
@@ -57,13 +57,13 @@ class Parent(Reporting):
         self._variables, self._directory = dict(os.environ), os.getcwd()
         self._agent: Agent | None = None  # what ranks of one test are forked from
         self._made: set[Any] = set()  # the shared fixtures that it has made
-        self._kept: Ranks | None = None
+        self._kept: RanksOfTests | None = None
         self._slots = slots_of(session.config)
         for item in self._limits:
             _ = item.location  # pytest keeps it; otherwise each rank would have to find it
         self._spare = Spare(session) if self._limits else None
         if self._config.getoption("--ranks-template"):
-            spawned.begin()
+            spawned.begin_forking()
         for item in self._limits:
             self._stand_in(item)
 
@@ -117,7 +117,7 @@ class Parent(Reporting):
             elif broken or request["next"] is None:
                 self._end_kept(by_themselves=not broken)
 
-    def _started(self, item: Any, request: Told) -> Ranks:
+    def _started(self, item: Any, request: Told) -> RanksOfTests:
         """Start ranks that wait for a test, or if they are kept, for several."""
         server, args = None, ()
         method = request["method"]
@@ -141,7 +141,7 @@ class Parent(Reporting):
             hang=Hang(start=60.0),
             logs=Logs() if self._config.getoption("capture") == "no" else Logs(ranks=()),
         )
-        return Ranks(spec, door, request["files"], server, request["keep"])
+        return RanksOfTests(spec, door, request["files"], server, request["keep"])
 
     # -- what ranks come from
 
@@ -190,7 +190,7 @@ class Parent(Reporting):
 
     # -- ranks that are kept
 
-    def _kept_for(self, item: Any, request: Told) -> Ranks:
+    def _kept_for(self, item: Any, request: Told) -> RanksOfTests:
         """Give the ranks that run this test and others."""
         kept = self._kept
         if kept is not None and kept.key == request["keep"]:

@@ -28,7 +28,7 @@ LAUNCHERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 )
 
 
-class Place(Value):
+class PlaceOfRank(Value):
     """number: of this rank. size: how many there are. name: that all of them have in common."""
 
     number: int
@@ -36,7 +36,7 @@ class Place(Value):
     name: str
 
 
-def place_of(environment: Mapping[str, str], parent: int) -> Place:
+def place_of(environment: Mapping[str, str], parent: int) -> PlaceOfRank:
     """Find out. parent: the pid of the process that has started this one.
 
     Raises ValueError where there is no launcher, or where its ranks are on several machines.
@@ -48,7 +48,7 @@ def place_of(environment: Mapping[str, str], parent: int) -> Place:
         if int(environment.get(local, count)) != count or _several(environment, rank):
             raise ValueError(f"the {count} ranks are on several machines, which is not supported")
         known = [f"{name}={environment[name]}" for name in names if name in environment]
-        return Place(number, count, ",".join([rank, str(count), *(known or [str(parent)])]))
+        return PlaceOfRank(number, count, ",".join([rank, str(count), *(known or [str(parent)])]))
     found = ", ".join(rank for rank, *_ in LAUNCHERS)
     raise ValueError(f"no launcher has started this process: none of {found} is set")
 

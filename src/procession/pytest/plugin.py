@@ -64,9 +64,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"ranks(n): run the test in n ranks; {FORM}")
     config.pluginmanager.register(fixtures, "procession-fixtures")
     if config.getoption("--ranks-from-environment") and not config.getoption("collectonly"):
-        from procession.pytest.launched import begin
+        from procession.pytest.launched import begin_session
 
-        begin(config)
+        begin_session(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -7,7 +7,7 @@ import select
 import shutil
 from contextlib import ExitStack, suppress
 
-from procession.group.making import begin
+from procession.group.making import begin_group
 from procession.pytest import meeting
 from procession.pytest.talk import say
 from procession.system.processes import is_dying
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from procession.values.spec import Spec
 
 
-class Ranks:
+class RanksOfTests:
     """A group, and the lines to its ranks, which wait to be told what they are to run.
 
     door: the name of the socket where they come. files: the directory of what they write, which is
@@ -44,7 +44,7 @@ class Ranks:
             os.mkdir(files, 0o700)
             undo.callback(shutil.rmtree, files, ignore_errors=True)
             self.door = undo.enter_context(meeting.door(door, spec.nproc))
-            self.group = begin(spec, None, False, server)
+            self.group = begin_group(spec, None, False, server)
             self._undo = undo.pop_all()
         self.over, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # readable when the group is
         # Readable when a rank has stopped for a debugger, or goes on.

@@ -40,7 +40,7 @@ _before, _exec = context.SpawnProcess.__dict__["_Popen"], util.spawnv_passfds
 _server = forkserver.ForkServer()
 
 
-def begin() -> None:
+def begin_forking() -> None:
     """Have processes of the start method `spawn` be forks of what this process is now."""
     tracking.ensure_running()  # a process like any other
     util.spawnv_passfds = _fork_server

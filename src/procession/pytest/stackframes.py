@@ -5,7 +5,7 @@ pytest's own frames are left out of them: people look for what the test has call
 
 from __future__ import annotations
 
-from procession.agent.stacks import Stacks
+from procession.agent.stacks import StackTaker
 from procession.explain.stacks.text import from_dict, said_of, stack_of
 from procession.system.eventloop import EventLoop
 
@@ -53,10 +53,10 @@ def noted(stacks: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> list[dic
 def of_processes(pids: Mapping[int, int], seconds: float) -> list[dict[str, Any]]:
     """Take the stacks of processes that offer them (`worker.stackfile`). pids: by rank."""
     loop = EventLoop()
-    stacks = Stacks(loop, lambda _: True)
+    stacks = StackTaker(loop, lambda _: True)
     seen: list[list[Taken]] = []
     try:
-        stacks.take(lambda: sorted(pids.items()), seconds, seen.append)
+        stacks.take_stacks(lambda: sorted(pids.items()), seconds, seen.append)
         while not seen:
             loop.turn()
     finally:

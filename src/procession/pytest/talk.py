@@ -1,8 +1,8 @@
 """Messages between pytest's process, the spare, and ranks.
 
 They are pickles that go through connections of `multiprocessing`. Who reads one waits for all of
-it, so a process must not be stopped for good while it sends. `Rank` is how a rank talks while its
-test runs.
+it, so a process must not be stopped for good while it sends. `FixtureRank` is how a rank talks
+while its test runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def say(line: Connection, message: Any) -> None:
         pass
 
 
-class Rank:
+class FixtureRank:
     """A rank as its fixtures see it.
 
     request: what it is asked to run. number, size: which of how many. kept: this process runs other

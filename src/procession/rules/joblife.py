@@ -36,16 +36,18 @@ from procession.rules.jobwords import (
     JOB_TABLE,
     SLOT_TABLE,
     Action,
-    Arm,
-    Deadline,
-    DeadlineKind,
     Decide,
     Dismiss,
     Drop,
     Event,
     Happened,
+    JobArm,
+    JobDeadline,
+    JobDeadlineKind,
     JobEvent,
     JobPhase,
+    JobStop,
+    JobStopWanted,
     Launch,
     Leaves,
     Meet,
@@ -53,8 +55,6 @@ from procession.rules.jobwords import (
     Replace,
     Slot,
     SlotEvent,
-    Stop,
-    StopWanted,
 )
 from procession.rules.lifecycle import IllegalEvent
 from procession.rules.quorum import World
@@ -148,9 +148,9 @@ class JobLife(Record):
         """Whether too few of the last world are in contact: others may go on."""
         return not all(world.holds for world in self.worlds)
 
-    def begin(self) -> list[Action]:
+    def begin_job(self) -> list[Action]:
         """Give the actions that start the job. To be called once."""
-        return [self._arm(DeadlineKind.GATHER)]
+        return [self._arm(JobDeadlineKind.GATHER)]
 
     @property
     def busy(self) -> tuple[int, ...]:
@@ -165,13 +165,13 @@ class JobLife(Record):
         """Take one event and return what to do now, in order. Raises IllegalEvent."""
         if isinstance(event, Happened):
             return self._happened(event)
-        if isinstance(event, StopWanted):
+        if isinstance(event, JobStopWanted):
             return self._stop(event.kill)
         if isinstance(event, Leaves):
             return self._leaves(event.slot)
         if event.attempt != self.attempt or self.phase.final:
             return []
-        if isinstance(event, Deadline):
+        if isinstance(event, JobDeadline):
             return self._deadline(event.kind)
         if isinstance(event, Met):
             return self._launch() if self.phase is JobPhase.MEETING else []
@@ -180,7 +180,7 @@ class JobLife(Record):
         if not event.again or self.stop_wanted or self.isolated:
             return self._end(JobEvent.BADLY)
         self._move(JobEvent.AGAIN)
-        return [self._arm(DeadlineKind.BACKOFF)]
+        return [self._arm(JobDeadlineKind.BACKOFF)]
 
     def _move(self, event: JobEvent) -> None:
         """Take the job to its next phase."""
@@ -256,13 +256,13 @@ class JobLife(Record):
             return []
         self._move(JobEvent.STOP)
         others = tuple(s for s in self.busy if s != but)
-        stop: list[Action] = [Stop(others, failed=True)] if others else []
-        return [*stop, self._arm(DeadlineKind.STOP)]
+        stop: list[Action] = [JobStop(others, failed=True)] if others else []
+        return [*stop, self._arm(JobDeadlineKind.STOP)]
 
     def _hurry(self) -> list[Action]:
         """Have ranks that are being ended end at once, if others may go on soon."""
         busy = self.busy if self.isolated and self.phase is JobPhase.STOPPING else ()
-        return [Stop(busy, failed=True)] if busy else []
+        return [JobStop(busy, failed=True)] if busy else []
 
     def _leaves(self, slot: int) -> list[Action]:
         if not self.can_spare(slot):
@@ -296,7 +296,7 @@ class JobLife(Record):
         if self._can_shrink and self.changed and not self.stop_wanted:
             self._move(JobEvent.AGAIN)
             self.regrouped += 1
-            return [*self._dismiss(), self._arm(DeadlineKind.BACKOFF)]
+            return [*self._dismiss(), self._arm(JobDeadlineKind.BACKOFF)]
         if self.failed:
             return self._decide()
         if self.changed and not self.stop_wanted:
@@ -336,7 +336,7 @@ class JobLife(Record):
                 self.called = None
             elif self.called is None:
                 self.called = False
-                actions.append(self._arm(DeadlineKind.LAST_CALL))
+                actions.append(self._arm(JobDeadlineKind.LAST_CALL))
             return actions
         for slot in range(self.count):
             if self._enough:
@@ -396,17 +396,17 @@ class JobLife(Record):
         if not (first or kill):
             return []
         self._move(JobEvent.STOP)
-        kind = DeadlineKind.KILL if kill else DeadlineKind.STOP
-        return [Stop(self.busy, kill=kill), self._arm(kind)]
+        kind = JobDeadlineKind.KILL if kill else JobDeadlineKind.STOP
+        return [JobStop(self.busy, kill=kill), self._arm(kind)]
 
-    def _deadline(self, kind: DeadlineKind) -> list[Action]:
-        if kind is DeadlineKind.LAST_CALL and self.phase is JobPhase.GATHERING:
+    def _deadline(self, kind: JobDeadlineKind) -> list[Action]:
+        if kind is JobDeadlineKind.LAST_CALL and self.phase is JobPhase.GATHERING:
             self.called = True
             return self._gather()
-        if kind is DeadlineKind.GATHER and self.phase in (JobPhase.GATHERING, JobPhase.MEETING):
+        if kind is JobDeadlineKind.GATHER and self.phase in (JobPhase.GATHERING, JobPhase.MEETING):
             enough = self.phase is JobPhase.GATHERING and self.called is False
             return [] if enough else self._too_few()  # the last call comes
-        if kind is DeadlineKind.BACKOFF and self.phase is JobPhase.BACKOFF:
+        if kind is JobDeadlineKind.BACKOFF and self.phase is JobPhase.BACKOFF:
             if self.lost and self.changed and not self._can_shrink:  # more were lost since
                 self.regrouped -= 1
                 return self._decide()
@@ -416,10 +416,10 @@ class JobLife(Record):
             self.failed = self.lost = ()
             self.changed, self.called = False, None
             actions = self._gather()
-            return actions if self.phase.final else [self._arm(DeadlineKind.GATHER), *actions]
-        if kind is DeadlineKind.STOP and self.phase is JobPhase.STOPPING:
-            return [Stop(self.busy, kill=True), self._arm(DeadlineKind.KILL)]
-        if kind is DeadlineKind.KILL and self.phase is JobPhase.STOPPING:
+            return actions if self.phase.final else [self._arm(JobDeadlineKind.GATHER), *actions]
+        if kind is JobDeadlineKind.STOP and self.phase is JobPhase.STOPPING:
+            return [JobStop(self.busy, kill=True), self._arm(JobDeadlineKind.KILL)]
+        if kind is JobDeadlineKind.KILL and self.phase is JobPhase.STOPPING:
             return [Drop(self.busy)]
         return []
 
@@ -427,5 +427,5 @@ class JobLife(Record):
         self._move(event)
         return []
 
-    def _arm(self, kind: DeadlineKind) -> Arm:
-        return Arm(Deadline(kind, self.attempt))
+    def _arm(self, kind: JobDeadlineKind) -> JobArm:
+        return JobArm(JobDeadline(kind, self.attempt))

@@ -66,7 +66,7 @@ class JobEvent(enum.Enum):
     ASKED = "it ends on request"
 
 
-class DeadlineKind(enum.Enum):
+class JobDeadlineKind(enum.Enum):
     """What a deadline is for."""
 
     GATHER = "as many node processes are there as the job has nodes"
@@ -143,7 +143,7 @@ class Leaves(Value):
     slot: int
 
 
-class StopWanted(Value):
+class JobStopWanted(Value):
     """Somebody wants the job to end. kill: at once."""
 
     kill: bool = False
@@ -156,14 +156,14 @@ class Decided(Value):
     again: bool
 
 
-class Deadline(Value):
+class JobDeadline(Value):
     """A deadline of an attempt has passed."""
 
-    kind: DeadlineKind
+    kind: JobDeadlineKind
     attempt: int
 
 
-Event = Happened | Met | Leaves | StopWanted | Decided | Deadline
+Event = Happened | Met | Leaves | JobStopWanted | Decided | JobDeadline
 
 
 # -- actions: what the caller must do
@@ -182,7 +182,7 @@ class Launch(Value):
     slots: tuple[int, ...]
 
 
-class Stop(Value):
+class JobStop(Value):
     """Have the ranks in these slots ended. kill: at once. failed: because others failed."""
 
     slots: tuple[int, ...]
@@ -212,10 +212,10 @@ class Decide(Value):
     """Say whether another attempt follows the one that has failed."""
 
 
-class Arm(Value):
+class JobArm(Value):
     """Tell this deadline when its time has passed; it replaces one of the same kind."""
 
-    deadline: Deadline
+    deadline: JobDeadline
 
 
-Action = Meet | Launch | Stop | Replace | Drop | Dismiss | Decide | Arm
+Action = Meet | Launch | JobStop | Replace | Drop | Dismiss | Decide | JobArm

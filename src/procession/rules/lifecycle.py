@@ -1,6 +1,6 @@
 """The lifecycle of a group of ranks: every rule, and nothing else.
 
-Theory of operation. `Lifecycle.handle(event)` takes one event, moves a rank (`Rank`), moves the
+Theory of operation. `Lifecycle.handle(event)` takes one event, moves a `RankState`, moves the
 group as `tables` says, until no coupling moves it further, and returns the actions that the caller
 must carry out. It knows no process, no clock and no file, so that an exhaustive walk over all joint
 states can prove that nothing gets stuck. An event that cannot happen raises `IllegalEvent` and
@@ -87,13 +87,13 @@ class Lifecycle(Record):
     attempt: int = 0
     stop_wanted: bool = False
     left_behind: bool = False
-    ranks: Sequence[Rank] = ()
+    ranks: Sequence[RankState] = ()
 
-    def begin(self, attempt: int = 0) -> list[Action]:
+    def begin_attempt(self, attempt: int = 0) -> list[Action]:
         """Give the actions that start the ranks of an attempt, all anew."""
         self.stage, self.attempt = Stage.STARTING, attempt
         self.stop_wanted = self.left_behind = False
-        self.ranks = [Rank() for _ in range(self.nproc)]
+        self.ranks = [RankState() for _ in range(self.nproc)]
         return [Spawn(self.attempt), self._arm(DeadlineKind.START)]
 
     def handle(self, event: Event) -> list[Action]:
@@ -166,7 +166,7 @@ class Lifecycle(Record):
         return self._move(news, event.rank) if news else []
 
     @staticmethod
-    def _news(event: RankEvent, rank: Rank, fails: bool) -> GroupEvent | None:
+    def _news(event: RankEvent, rank: RankState, fails: bool) -> GroupEvent | None:
         """Give what the event of a rank is to its group. fails: whether it is its failure."""
         kind = event.kind
         if kind is WorkerEvent.SPAWNED:
@@ -226,7 +226,7 @@ class Lifecycle(Record):
         actions: list[Action] = []
         for step in steps:
             arms = isinstance(step, DeadlineKind)
-            actions += [self._arm(step, rank)] if arms else self._do(step, rank, at)
+            actions += [self._arm(step, rank)] if arms else self._do_step(step, rank, at)
         if after is None:  # after the steps: they may say how ranks ended
             self.stage = Stage[self.verdict().name]
             actions.append(End(self.phase))
@@ -239,12 +239,12 @@ class Lifecycle(Record):
 
     # -- what is done on the way
 
-    def _do(self, step: Do, rank: int, at: int) -> list[Action]:
+    def _do_step(self, step: Do, rank: int, at: int) -> list[Action]:
         """Do one step of an entry. rank, at: of the event, where it has them."""
         ranks = enumerate(self.ranks)
         match step:
             case Do.REVIVE:
-                again = Rank(attempt=self.ranks[rank].attempt + 1)
+                again = RankState(attempt=self.ranks[rank].attempt + 1)
                 self.ranks = [again if r == rank else each for r, each in ranks]
                 return [Spawn(self.attempt, rank)]
             case Do.FAIL_LATE:
@@ -287,7 +287,7 @@ class Lifecycle(Record):
         self.left_behind = True
         return []
 
-    def _ask(self, ranks: Iterable[tuple[int, Rank]]) -> list[Action]:
+    def _ask(self, ranks: Iterable[tuple[int, RankState]]) -> list[Action]:
         """Ask ranks that work to stop, and give those that reported their outcome a moment."""
         alive = (Worker.STARTING, Worker.RUNNING)
         working = [(r, rank) for r, rank in ranks if rank.state in alive and not rank.asked]
@@ -313,7 +313,7 @@ class Lifecycle(Record):
         return self._ask([(r, self.ranks[r]) for r in waited.ranks])
 
 
-class Rank(Record):
+class RankState(Record):
     """The state of a rank's process, and the facts from which its ending is known.
 
     asked: whether it was chosen to get a signal. stop_at: when the first signal was sent.

@@ -67,12 +67,12 @@ class Restarts:
         if not rules.max:
             return Decision(False)
         if final := sorted(set(codes) & set(rules.never)):
-            return Decision(False, why=f"exit code {final[0]} means that it is of no use")
+            return Decision(False, why=f"exit code {final[0]} forbids a restart")
         if not useful and before == place and place:
             return Decision(
                 False,
-                why=f"it failed twice in the same place ({place}) before it had run for "
-                f"{rules.min_uptime:g} s",
+                why=f"it failed twice at the same location ({place}) within "
+                f"{rules.min_uptime:g} s of its start",
             )
         within = ""
         if rules.window is not None:
@@ -80,8 +80,7 @@ class Restarts:
             while self._at and self._at[0] <= now - rules.window:
                 self._at.popleft()
         if len(self._at) >= rules.max:
-            times = "once" if rules.max == 1 else f"{rules.max} times"
-            return Decision(False, why=f"it was started again {times}{within}, which is the most")
+            return Decision(False, why=f"{rules.max} of {rules.max} restarts are used{within}")
         self._at.append(now)
         self.count += 1
         nth = self._in_a_row[rank] = 0 if useful and rules.min_uptime else self._nth(rank)
@@ -101,9 +100,8 @@ class Restarts:
         most = self._rules.node_losses or 0
         if self._lost <= most:
             return Decision(True)
-        lost = f"nodes were lost in {self._lost - 1} attempts" if most > 1 else "a node was lost"
-        why = f"{lost} before, which is the most" if most else "the loss of a node is final here"
-        return Decision(False, why=why)
+        used = f"{most} of {most} restarts after lost nodes are used"
+        return Decision(False, why=used if most else "a lost node forbids a restart")
 
     @property
     def none_left(self) -> bool:

@@ -164,7 +164,7 @@ class EventLoop:
             self._allow_for_standstill(waited / 1e9 - patience, used)
         # It is not known when these became ready: this thread may have waited for a CPU since. But
         # what a look after a time stamp does not find has not happened before that stamp.
-        ready = self._look(ready)
+        ready = self._look_in_order(ready)
         self._call([fd for fd in ready if fd in self._first])
         self._call([fd for fd in ready if fd not in self._first])
         now = time.monotonic()
@@ -192,9 +192,9 @@ class EventLoop:
     def hear_first(self) -> None:
         """Call the watchers of ready descriptors that come first, without waiting."""
         if self._first:
-            self._call([fd for fd in self._look([]) if fd in self._first])
+            self._call([fd for fd in self._look_in_order([]) if fd in self._first])
 
-    def _look(self, before: list[int]) -> list[int]:
+    def _look_in_order(self, before: list[int]) -> list[int]:
         """Give what is ready, in the order in which it became ready; `before` is known already."""
         self.looked_before, self._bound = self._bound, time.monotonic_ns()
         ready = [fd for fd, _ in self._epoll.poll(0)]

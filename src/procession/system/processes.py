@@ -25,7 +25,7 @@ PF_DYING = 0x4 | 0x200 | 0x400  # PF_EXITING, PF_DUMPCORE, PF_SIGNALED in includ
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
-class Seen(Value):
+class ProcessInfo(Value):
     """A process as /proc shows it. start: in clock ticks since the machine started.
 
     ticks: of CPU that it has used, with children that it has reaped. pages: that it holds. words,
@@ -43,22 +43,22 @@ class Seen(Value):
     env: Mapping[str, str] = {}
 
 
-def seen_in(pid: int, fields: list[bytes]) -> Seen | None:
+def seen_in(pid: int, fields: list[bytes]) -> ProcessInfo | None:
     """Read the fields of a process; None if it is gone, or a zombie."""
     # A process whose first thread has ended is shown as a zombie, even if other threads go on.
     if not fields or (fields[0] in DEAD and int(fields[17]) < 2):
         return None
     ticks = sum(map(int, fields[11:15]))
     start, pages = int(fields[19]), int(fields[21])
-    return Seen(pid, int(fields[1]), int(fields[2]), start, ticks, pages, int(fields[3]))
+    return ProcessInfo(pid, int(fields[1]), int(fields[2]), start, ticks, pages, int(fields[3]))
 
 
-def processes() -> dict[int, Seen]:
+def processes() -> dict[int, ProcessInfo]:
     """Give the processes that live, by pid.
 
     Raises OSError if this process has no descriptor or memory left to look with.
     """
-    found: dict[int, Seen] = {}
+    found: dict[int, ProcessInfo] = {}
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue
@@ -73,7 +73,7 @@ def processes() -> dict[int, Seen]:
     return found
 
 
-def look_at(pid: int) -> Seen | None:
+def look_at(pid: int) -> ProcessInfo | None:
     """Look at one process; None if it is gone, or a zombie."""
     try:
         return seen_in(pid, process_fields(pid))
@@ -92,12 +92,12 @@ def directory_of(pid: int) -> str:
         return ""
 
 
-def below(tops: Iterable[int], seen: dict[int, Seen]) -> set[int]:
+def below(tops: Iterable[int], seen: dict[int, ProcessInfo]) -> set[int]:
     """Give the descendants of some processes, without these."""
     return _under(tops, _children(seen))
 
 
-def _children(seen: dict[int, Seen]) -> dict[int, list[int]]:
+def _children(seen: dict[int, ProcessInfo]) -> dict[int, list[int]]:
     children: dict[int, list[int]] = {}
     for each in seen.values():
         children.setdefault(each.parent, []).append(each.pid)
@@ -139,7 +139,7 @@ def pidfd_of(pid: int) -> int:
         return -1
 
 
-def send(process: Seen, number: int) -> None:
+def send(process: ProcessInfo, number: int) -> None:
     """Signal a process that was seen, unless another process has its pid by now."""
     pidfd = pidfd_of(process.pid)
     try:
@@ -296,7 +296,7 @@ def describe(pid: int) -> str:
 # -- signals: that wait, to groups, and when something happens to a socket
 
 
-class Held:
+class BlockedSignals:
     """`with Held(signals) as before`: these signals wait for the end of the block, in this thread.
 
     Gives the mask from before. Python looks for signals in `pthread_sigmask` itself, after the

@@ -33,7 +33,15 @@ import time
 from collections.abc import Collection, Iterable
 
 from procession.system.files import named, process_fields
-from procession.system.processes import NO_ROOM, Seen, below, parents, processes, seen_in, send
+from procession.system.processes import (
+    NO_ROOM,
+    ProcessInfo,
+    below,
+    parents,
+    processes,
+    seen_in,
+    send,
+)
 
 VARIABLE = b"PROCESSION_LAUNCHER="
 QUIET_LOOKS = 2  # looks in a row that must find nothing
@@ -120,7 +128,7 @@ class Remains:
         """Whether nothing is left, for sure."""
         return self._quiet >= QUIET_LOOKS
 
-    def find(self, others: Collection[int]) -> list[Seen]:
+    def find(self, others: Collection[int]) -> list[ProcessInfo]:
         """Find what is left now. others: the pids of the launcher's other agents."""
         self._quiet += 1
         try:
@@ -129,7 +137,7 @@ class Remains:
             self._quiet = 0
             return []
 
-    def _find(self, others: Collection[int]) -> list[Seen]:
+    def _find(self, others: Collection[int]) -> list[ProcessInfo]:
         seen = processes()
         not_ours = below(others, seen) | {os.getpid(), *others}
         found = {each.pid for each in seen.values() if (each.pid, each.start) in self._found}
@@ -148,7 +156,7 @@ class Remains:
             self._quiet = 0
         return left
 
-    def _is_ours(self, each: Seen, others: Collection[int]) -> bool:
+    def _is_ours(self, each: ProcessInfo, others: Collection[int]) -> bool:
         """Whether a process belongs to this group by what it carries; takes note of a doubt."""
         if each.start < self._start:
             return False
@@ -170,7 +178,7 @@ class Remains:
             self._quiet = 0
         return False
 
-    def kill(self, left: Iterable[Seen]) -> None:
+    def kill(self, left: Iterable[ProcessInfo]) -> None:
         """Send SIGKILL to these processes."""
         for each in left:
             send(each, signal.SIGKILL)

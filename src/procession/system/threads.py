@@ -40,7 +40,7 @@ class Errands:
         self._lock = threading.Lock()  # of `thread`, and of what follows
         self._ending = False
 
-    def do(self, what: str, call: Callable[[], None], *, always: bool = False) -> bool:
+    def do_later(self, what: str, call: Callable[[], None], *, always: bool = False) -> bool:
         """Have `call` called after everything that was queued before.
 
         what: the call in words. always: queue it even if MOST_WAITING calls are waiting; otherwise
@@ -65,11 +65,11 @@ class Errands:
     def wait(self, what: str, call: Callable[[], None], seconds: float) -> bool:
         """Queue a call and wait until it is done; False if it takes longer, and is done later."""
         done = Latch()
-        self.do(what, call, always=True)
-        self.do("", done.set, always=True)
+        self.do_later(what, call, always=True)
+        self.do_later("", done.set, always=True)
         return done.wait(seconds)
 
-    def settle(self, seconds: float) -> bool:
+    def wait_until_done(self, seconds: float) -> bool:
         """Wait until everything queued is done; False if that takes longer."""
         return self.thread is None or self.wait("", _nothing, seconds)
 

@@ -210,18 +210,18 @@ class GroupEnd(Value):
 
 
 class ProcessionError(Exception):
-    """The base of everything that procession raises by itself."""
+    """The base class of all exceptions of procession."""
 
 
 class SpecError(ProcessionError, ValueError):
-    """What was asked for cannot be done; nothing was started. The text is one line."""
+    """The request is invalid; no process was started. The text is one line."""
 
     def __init__(self, text: str) -> None:
         super().__init__(" ".join(text.splitlines()))
 
 
 class RemoteError(ProcessionError):
-    """Stands for an exception of a rank that cannot be rebuilt here (its class does not pickle).
+    """An exception of a rank that cannot be rebuilt here, because its class cannot be pickled.
 
     type_name: the name of its class. message: its text.
     """
@@ -248,11 +248,11 @@ class _Reported(ProcessionError):
 
 
 class GroupFailed(_Reported):
-    """A group failed. `str()` of it is the full report.
+    """A group failed. Its text is the report.
 
     cause: the failure that happened first. failures: all ranks that failed by themselves, in the
-    order in which it happened. ended: ranks that the group ended because of it. finished: ranks
-    that had finished. `__cause__` is the cause's own exception, where it had one.
+    order in which it happened. ended: ranks that were stopped because of it. finished: ranks
+    that had finished. `__cause__` is the exception of the cause, if it had one.
     """
 
     def __init__(self, end: GroupEnd, report: str) -> None:
@@ -285,12 +285,11 @@ def exit_code_after(cause: RankEnd) -> int:
 
 
 class GroupStopped(_Reported):
-    """A group was ended on request of somebody else than who waits for it.
+    """Another process stopped the group. Its text is the report.
 
-    That is another terminal (`procession stop`), or, on several machines, who sent SIGTERM to an
-    agent, such as Slurm. `str()` of it is the report.
-
-    end: how its ranks ended. values: by rank; None for those that were ended before they returned.
+    This is `procession stop` in another terminal, or SIGTERM to a node of a job, for example by
+    Slurm.
+    end: how its ranks ended. values: by rank; None for ranks that did not return.
     """
 
     def __init__(self, end: GroupEnd, report: str, values: list[Any]) -> None:
@@ -299,4 +298,4 @@ class GroupStopped(_Reported):
 
 
 class StartFailed(GroupFailed):
-    """A group could not be started; nothing of it is left running."""
+    """A group could not start; nothing of it is left."""

@@ -21,8 +21,8 @@ class Event(Value):
     rank: the rank, None for the group. attempt: which life of the group, from 0.
     at: when it happened, in nanoseconds of the machine's monotonic clock.
     time: the same in seconds since 1970. pid: of the rank. detail: what else is known, in words.
-    facts: what else is known, by name, such as `exit_code`; docs/events.md lists what each kind
-        has. It is not to be changed.
+    facts: what else is known, by name, such as `exit_code`; docs/reference/events.md lists what
+        each kind has. It is not to be changed.
     """
 
     kind: str

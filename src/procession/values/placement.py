@@ -16,16 +16,15 @@ LEAST_MEMORY = 1 << 20  # no process gets as far as its program with less
 class Placement(Value):
     """The CPUs and the memory of each rank.
 
-    numa: "node" (all CPUs of the rank's NUMA node), "socket" (all of that node's socket),
-        "exclusive" (a share of the node's cores that no other rank has) or "core-complex" (those
-        that share one last-level cache, a different one for each rank as long as there are some);
-        as torchrun's --numa-binding. A rank's node is that of its GPU, if it has one; else ranks
-        are distributed over the nodes in turn. None: where this process may run.
-    cpus_per_rank: so many CPUs for each rank that no other rank has, one of each core where there
-        are enough cores. None: no CPUs of its own. Not together with `numa`.
-    memory_limit: the most memory that a rank and what it starts may use together, in bytes, or as
-        text with K, M, G or T for powers of 1024, such as "4G"; by a cgroup if one can be made,
-        else by RLIMIT_DATA for each process. None: no limit.
+    numa: as torchrun's --numa-binding: "node" (all CPUs of the NUMA node of the rank), "socket" (of
+        its socket), "exclusive" (a share of the node's cores) or "core-complex" (the cores of one
+        last-level cache). The node of a rank is that of its GPU; without a GPU, ranks are
+        distributed over the nodes. None: no binding.
+    cpus_per_rank: the number of CPUs for each rank that no other rank uses. Not together with
+        `numa`. None: no binding.
+    memory_limit: the most memory of a rank with its children, in bytes, or as a text with K, M, G
+        or T for powers of 1024, such as "4G". By a cgroup if possible, else by RLIMIT_DATA for each
+        process. None: no limit.
     """
 
     numa: str | None = None

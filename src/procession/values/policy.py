@@ -62,25 +62,25 @@ _STD_DIGITS = ("0", "1", "2", "3")
 class Logs(Value):
     """Where the output of the ranks goes.
 
-    dir: the directory under which a run makes its own: `<dir>/<run>/attempt_0/<local rank>/` with
-        `stdout.log`, `stderr.log` and `error.json`, beside `run.json` and `events.jsonl`. It is
-        made if missing. None: no files, unless `redirect` or `tee` need some; then a new directory
-        in the temporary directory.
-    redirect: streams that go to their file and not to the console; one value or a mapping by rank.
-    tee: streams that go to their file and, by following it, to the console.
-    prefix: what stands before each line on the console; a template with the fields `{rank}`,
-        `{local_rank}`, `{width}`, `{name}`, `{node}` (its rank) and `{host}` (its name); `""` or
-        None: nothing, and a stream that is neither redirected nor teed is then the launcher's own
-        stream. `"auto"`: `"[{rank}] "`, or nothing in a group of one rank.
-    ranks: ranks whose output is shown on the console; the output of others goes to their files, or
-        is dropped if they have none. None: all.
-    all_output: False: from when the group is being ended, what the other ranks write is counted and
-        not shown on the console, and no traceback that the report has. Files have it all.
-    fold: show equal lines of several ranks as one, and one progress bar; "numbers": also lines that
-        differ in numbers only. None: if the console is a terminal. The prefix must have `{rank}`,
-        and no `{local_rank}`; else this does nothing.
-    duplicate_stdout, duplicate_stderr: texts; of what is teed, the lines of all ranks that hold one
-        of them are also written to `attempt_0/filtered_stdout.log` or `filtered_stderr.log`.
+    dir: the directory in which a run creates its own: `<dir>/<run>/attempt_0/<local rank>/` with
+        `stdout.log`, `stderr.log` and `error.json`, next to `run.json` and `events.jsonl`. It is
+        created if missing. None: no files, unless `redirect` or `tee` need some; these then go to
+        a new directory in the temporary directory.
+    redirect: streams to write to files only; one value, or a mapping by rank.
+    tee: streams to write to files and to the console.
+    prefix: the text before each line on the console, a template with `{rank}`, `{local_rank}`,
+        `{width}`, `{name}`, `{node}` (its rank) and `{host}` (its name). `""` or None: no prefix;
+        a stream that is neither redirected nor teed is then the stream of the launcher. `"auto"`:
+        `"[{rank}] "`, or no prefix in a group of one rank.
+    ranks: ranks whose output appears on the console. The output of others goes to their files, or
+        is dropped. None: all ranks.
+    all_output: False: after a failure or during a stop, do not print what the other ranks write,
+        nor tracebacks that the report has; count them instead. Files have all output.
+    fold: print equal lines of several ranks once, and one progress bar for all. "numbers": also
+        fold lines that differ only in numbers. None: on a terminal only. Needs a prefix with
+        `{rank}` and without `{local_rank}`.
+    duplicate_stdout, duplicate_stderr: texts. Teed lines that contain one of them are also written
+        to `attempt_0/filtered_stdout.log` or `filtered_stderr.log`.
     """
 
     dir: str | os.PathLike[str] | None = None
@@ -168,19 +168,19 @@ class Route(enum.Enum):
 
 
 class Stop(Value):
-    """How a group is ended: a signal to every rank's processes, time to obey, then SIGKILL.
+    """How a group is stopped: the stop signal to all processes, a grace period, then SIGKILL.
 
     signal: the stop signal.
-    grace: seconds from the stop signal to SIGKILL, one deadline for the whole group.
-    patience: seconds that the other ranks may go on after a failure, to end by themselves, before
-        the stop signal; None: until `Group.expire`, `stop` or `kill`.
-    reap: seconds that processes may take to vanish after SIGKILL, before they are given up as
-        lost (a process in uninterruptible sleep cannot be killed).
-    notice: seconds before the stop signal in which ranks that ask (`procession.stopping`) may end
-        by themselves, when a stop is wanted while all of them work.
-    linger: seconds that a rank whose outcome is known may take to exit by itself when the group
-        ends, before it gets the stop signal too. None: the whole grace period. It gets no stop
-        signal then, so that its exit handlers can finish, and SIGKILL with the others.
+    grace: seconds from the stop signal to SIGKILL, for the whole group.
+    patience: seconds that the other ranks have after a failure to exit by themselves, before the
+        stop signal. None: until `stop` or `kill`.
+    reap: seconds that processes may take to exit after SIGKILL, before they are reported as lost.
+        A process in uninterruptible sleep cannot be killed.
+    notice: seconds before the stop signal during which `procession.stopping` is true, if all ranks
+        are working at the time of the stop.
+    linger: seconds that a rank with a known outcome may take to exit when the group stops, before
+        it gets the stop signal, too. None: the whole grace period, without a stop signal, so that
+        its exit handlers can finish.
     """
 
     signal: signals.Signals | int = signals.SIGTERM
@@ -223,23 +223,20 @@ class StopRequest(Value):
 
 
 class Restart(Value):
-    """When a failed group starts again, with new processes.
+    """When a failed group is restarted, with new processes.
 
-    max: how many times; within `window` if that is given, else in all.
-    backoff: seconds to wait before a restart; each further wait is twice as long, until an attempt
-        was useful.
-    longest: the most seconds to wait.
-    jitter: a fraction; each wait is made longer or shorter by up to so much of it, at random, so
-        that groups which failed together do not come back together.
-    window: seconds; only restarts of the last so many seconds count. None: all of them.
-    min_uptime: seconds that all ranks must have run for an attempt to be useful. An attempt that
-        fails earlier, and in the same place as the one before it did, is not followed by another.
-        0: every attempt is useful.
-    scope: "group": a failure ends all ranks, and all start again ("one for all"); "rank": only the
-        rank that failed starts again, and the others go on ("one for one").
-    never: exit codes by which a rank says that a restart would not help.
-    node_losses: how many times a job on several nodes starts again because a node was lost, apart
-        from `max`. None: the loss of a node counts as any failure.
+    max: the number of restarts, within `window` if that is set.
+    backoff: seconds to wait before the first restart. Each further wait is twice as long, until an
+        attempt was useful.
+    longest: the longest wait in seconds.
+    jitter: a fraction. Each wait is made longer or shorter by up to this fraction at random.
+    window: count only restarts of the last `window` seconds. None: count all restarts.
+    min_uptime: seconds that all ranks must run for an attempt to be useful. After two failures at
+        the same location before that, the group is not restarted. 0: every attempt is useful.
+    scope: "group" restarts all ranks; "rank" restarts only the failed rank.
+    never: exit codes after which a rank is not restarted.
+    node_losses: the number of restarts after lost nodes, in addition to `max`. None: a lost node
+        counts as a failure.
     """
 
     max: int = 0
@@ -273,17 +270,15 @@ class Restart(Value):
 
 
 class Hang(Value):
-    """When a group counts as hung, which is a failure, and what is reported of ranks that hang.
+    """When a group has hung, which is a failure.
 
-    timeout: seconds without a `procession.beat()` of a rank after which it has hung, counted from
-        its first beat: a rank that never beats is not judged by it. None: no limit.
-    silence: seconds without output of any rank after which the group has hung, counted from when
-        all ranks had started. Only output that goes to files or through this process is seen. The
-        blame goes to the rank that is at a place in its program where no other rank is, else to
-        the one that has been silent longest. None: no limit.
-    start: seconds that all ranks together may take to reach their program.
-    stacks: when a rank failed or hung, look where the other ranks are before they are stopped. That
-        delays the stop by some milliseconds, at most 150. Python ranks only.
+    timeout: seconds without a `procession.beat()` of a rank, counted from its first one. If no rank
+        ever beats: seconds in which no rank writes or moves. None: no limit.
+    silence: seconds without output of any rank, counted from the start of all ranks. Only output
+        with a prefix or in files counts. None: no limit.
+    start: seconds that the ranks have to reach their program.
+    stacks: collect the stacks of the other ranks after a failure, before they are stopped. This
+        takes 150 ms at most, and works for Python ranks.
     """
 
     timeout: float | None = None

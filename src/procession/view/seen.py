@@ -31,7 +31,7 @@ class Usage(Record):
     gpu: int | None = None
 
 
-class Seen(Value):
+class RankView(Value):
     """A rank. rank: its number in the job. quiet: seconds since its last beat, None: none yet."""
 
     rank: int
@@ -68,7 +68,7 @@ class Whole(Value):
     attempt: int
     restarts: int
     seconds: float
-    ranks: tuple[Seen, ...]
+    ranks: tuple[RankView, ...]
     cause: str = ""
     to_kill: float | None = None
 
@@ -102,13 +102,13 @@ class Sight:
             to_kill=None if kill_at is None else max(0.0, kill_at - now),
         )
 
-    def _rank(self, first: int, rank: Look, now: float, usage: Mapping[int, Usage]) -> Seen:
+    def _rank(self, first: int, rank: Look, now: float, usage: Mapping[int, Usage]) -> RankView:
         local, at, state = rank["rank"], rank["beat_at"], rank["state"]
         step, total = (
             v if v is not None and math.isfinite(v) else None for v in (rank["step"], rank["total"])
         )
-        rate = self._pace.take(local, at, step, now)
-        return Seen(
+        rate = self._pace.note_beat(local, at, step, now)
+        return RankView(
             rank=first + local,
             state=state,
             exit=rank["exit"] or "",
@@ -130,7 +130,9 @@ class Pace:
     def __init__(self) -> None:
         self._steps: dict[int, deque[tuple[float, float]]] = {}
 
-    def take(self, rank: int, at: float | None, step: float | None, now: float) -> float | None:
+    def note_beat(
+        self, rank: int, at: float | None, step: float | None, now: float
+    ) -> float | None:
         """Note where a rank was at its last beat; gives its steps per second.
 
         None where too little was seen, or nothing for too long. A rank that goes back begins again.
@@ -173,14 +175,14 @@ class Sampler:
     def _sample(
         self,
         pids: Mapping[int, int],
-        seen: Mapping[int, processes.Seen],
+        seen: Mapping[int, processes.ProcessInfo],
         gpu: Mapping[int, int],
         now: float,
     ) -> dict[int, Usage]:
         found = {pid: Usage(memory=0) for pid in pids.values() if pid in seen}
         ticks = dict.fromkeys(found, 0)
         for process in seen.values():
-            above: processes.Seen | None = process
+            above: processes.ProcessInfo | None = process
             while above is not None and above.pid not in found:
                 above = seen.get(above.parent)
             if above is not None:

@@ -18,7 +18,7 @@ from procession.output.text import shown
 from procession.values import figures
 from procession.values.base import Value
 from procession.values.figures import short_ranks
-from procession.view.seen import Seen, Whole
+from procession.view.seen import RankView, Whole
 
 COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 BEHIND = 0.05  # of all steps: a rank that is so far behind the median is slow
@@ -36,12 +36,12 @@ def plain(text: str) -> str:
     return shown(COLOUR.sub("", text).replace("\t", " "))
 
 
-def state_of(r: Seen) -> str:
+def state_of(r: RankView) -> str:
     """Name the state of a rank; of one that is gone, how it ended."""
     return r.ended.lower().replace("_", " ") if r.gone and r.ended else r.state
 
 
-def step_of(ranks: Sequence[Seen]) -> str:
+def step_of(ranks: Sequence[RankView]) -> str:
     """Say where ranks are: `512-515/1000`."""
     steps = [r.step for r in ranks if r.step is not None]
     totals = [r.total for r in ranks if r.total is not None]
@@ -113,11 +113,11 @@ def status_line(whole: Whole) -> str:
 class Row(Value):
     """Some ranks. odd: what is odd about them, of `ODDITIES`, "" for nothing."""
 
-    ranks: tuple[Seen, ...]
+    ranks: tuple[RankView, ...]
     odd: str = ""
 
 
-def oddities(seen: Sequence[Seen]) -> dict[int, str]:
+def oddities(seen: Sequence[RankView]) -> dict[int, str]:
     """Give what is odd about ranks, by rank: measured by the median of the ranks that work."""
 
     def usual(values: Iterable[float | None]) -> float:
@@ -128,7 +128,7 @@ def oddities(seen: Sequence[Seen]) -> dict[int, str]:
     quiet = usual(r.quiet for r in working)
     memory = usual(r.usage.memory for r in working)
 
-    def odd(r: Seen) -> str:
+    def odd(r: RankView) -> str:
         if r.failed or r.gone:
             return "failed" if r.failed else "lost" if r.state == "LOST" else ""
         if (r.quiet or 0.0) > max(SILENT, 5 * quiet):
@@ -142,7 +142,7 @@ def oddities(seen: Sequence[Seen]) -> dict[int, str]:
     return {r.rank: found for r in seen if (found := odd(r))}
 
 
-def fold(seen: Sequence[Seen], room: int) -> list[Row]:
+def fold(seen: Sequence[RankView], room: int) -> list[Row]:
     """Give at most `room` rows (at least one) that hold every rank once."""
     why = oddities(seen)
     if len(seen) <= room:
@@ -152,7 +152,7 @@ def fold(seen: Sequence[Seen], room: int) -> list[Row]:
     usual = [r for r in seen if r.rank not in why]
     if room < 2:
         return [Row(tuple(seen), why[odd[0].rank] if odd else "")]
-    groups: dict[object, list[Seen]] = {}
+    groups: dict[object, list[RankView]] = {}
     for r in usual:
         groups.setdefault((r.state, r.ended, r.exit), []).append(r)
     if len(groups) > room // 2:

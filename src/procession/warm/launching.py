@@ -29,7 +29,7 @@ from procession.system.identity import own_mark
 from procession.system.processes import directory_of
 from procession.values.base import is_count
 from procession.values.version import __version__
-from procession.warm.templates import NAME, Gone, Template, Unusable, ask, templates
+from procession.warm.templates import NAME, Gone, ListedTemplate, Unusable, ask, templates
 
 NOTHING_KEPT = "nothing is kept yet"
 # Variables that are read when an interpreter starts, beside those of `pool.EARLY_VARIABLES`: by
@@ -67,7 +67,7 @@ class Warm:
             except OSError:
                 pass  # `lease` says so
 
-    def _found(self) -> list[Template]:
+    def _found(self) -> list[ListedTemplate]:
         """Give the templates that were started as this run would start one."""
         try:
             found = templates()
@@ -84,13 +84,13 @@ class Warm:
 
     def lease(self, preload: Preload = NOTHING) -> Lease:
         """Get an agent with these imports: a template, or a new one. Raises OSError."""
-        agent = self._take(preload)
+        agent = self._take_template(preload)
         if agent is None:
             agent, self._booted = self._booted, None
             agent = agent or Agent.start(self._start_env, room=True)
         return pool.work(agent, self.key, preload)
 
-    def _take(self, preload: Preload) -> Agent | None:
+    def _take_template(self, preload: Preload) -> Agent | None:
         """Take the template that lacks the fewest imports, if one fits."""
         wanted = "take", preload.message, self._facts, own_mark()
         nearest = sys.maxsize

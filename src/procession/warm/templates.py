@@ -36,7 +36,7 @@ class Unusable(Exception):
     """It cannot be asked, or does not answer as it should. The text is one line."""
 
 
-class Template(Value):
+class ListedTemplate(Value):
     """A template, by its socket. name: of that. key: how it was started, see `launching.key_text`.
 
     modules: how many it has imported. since: when it began to wait, in seconds since 1970.
@@ -104,13 +104,13 @@ class Template(Value):
         return True
 
 
-def templates() -> list[Template]:
+def templates() -> list[ListedTemplate]:
     """Give those of this user, the one that waits for longest first. Raises OSError and Refused."""
     try:
         directory = open_runtime(make=False)
     except FileNotFoundError:
         return []
-    found: list[Template] = []
+    found: list[ListedTemplate] = []
     try:
         for name in os.listdir(directory):
             first, *words = name.split("-")
@@ -119,7 +119,7 @@ def templates() -> list[Template]:
                     since = os.stat(name, dir_fd=directory).st_mtime
                 except FileNotFoundError:
                     continue
-                found.append(Template(name, words[0], int(words[1]), int(words[2]), since))
+                found.append(ListedTemplate(name, words[0], int(words[1]), int(words[2]), since))
     finally:
         os.close(directory)
     return sorted(found, key=lambda each: each.since)

@@ -106,7 +106,7 @@ class Talk:
 
     def refusal(self) -> str:
         """Wait for the launcher; gives why it does not want to talk, or ""."""
-        said = self._hear() or {"refused": "the launcher is gone"}
+        said = self._hear_next() or {"refused": "the launcher is gone"}
         return str(said.get("refused", ""))
 
     @property
@@ -140,7 +140,7 @@ class Talk:
         self._tell_lines()
         prompt, self._text = self._text, ""
         self._send({"ask": prompt})
-        while (said := self._hear()) is not None:
+        while (said := self._hear_next()) is not None:
             if "line" in said:
                 return f"{said['line']}\n"
             if "complete" in said:
@@ -177,7 +177,7 @@ class Talk:
         except OSError:
             pass  # the launcher is gone, and so is this rank in a moment
 
-    def _hear(self) -> dict[str, Any] | None:
+    def _hear_next(self) -> dict[str, Any] | None:
         while b"\n" not in self._heard:
             try:
                 data = self._socket.recv(1 << 16)

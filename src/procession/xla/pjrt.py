@@ -19,7 +19,7 @@ COUNTS = {"CUDA": "GPU_NUM_DEVICES", "NEURON": "NEURONCORE_NUM_DEVICES"}
 
 
 @dataclass(frozen=True)
-class Ranks:
+class HostRanks:
     """The ranks of this host.
 
     env: the variables of each. first: the number of the first of them among the ranks of all hosts.
@@ -62,7 +62,7 @@ def single(kind: str, env: Mapping[str, str]) -> Variables:
     return variables
 
 
-def ranks(kind: str, env: Mapping[str, str], topology: Topology | None, endpoint: str) -> Ranks:
+def ranks(kind: str, env: Mapping[str, str], topology: Topology | None, endpoint: str) -> HostRanks:
     """Give the ranks of this host. Raises SpecError.
 
     kind: as `device_type` gives it. topology: of a TPU. endpoint: where the ranks of Neuron meet.
@@ -79,7 +79,7 @@ def ranks(kind: str, env: Mapping[str, str], topology: Topology | None, endpoint
         Seat(rank, count, rank, count, env, endpoint=endpoint, topology=topology)
         for rank in range(count)
     ]
-    return Ranks([_variables(kind, seat) for seat in seats], first, count * hosts)
+    return HostRanks([_variables(kind, seat) for seat in seats], first, count * hosts)
 
 
 def _variables(kind: str, seat: Seat) -> Variables:

@@ -13,36 +13,36 @@ from procession.cli import readers
 from procession.cli.commands import parser_of
 from procession.cli.say import say_note
 from procession.cli.words import Option
-from procession.control.ask import Ended
+from procession.control.ask import RunEnded
 from procession.control.prompt import Prompt, edited
 from procession.control.runs import Run, connect
 from procession.explain.stacks import merge
 
 EPILOG = """\
-At the prompt, type what Python's pdb knows (help lists it), and:
+At the prompt, type commands of Python's pdb (help lists them), and:
 
-  ranks           list the ranks that have stopped
-  rank 5          go on with rank 5
-  all p x.shape   have all ranks that have stopped obey a command
-  0-3 next        have these ranks do so
-  detach          let all ranks go on, and leave
-  q               end the run, after a question
+  ranks           list the stopped ranks
+  rank 5          switch to rank 5
+  all p x.shape   run a command in all stopped ranks
+  0-3 next        run a command in these ranks
+  detach          continue all ranks, and leave
+  q               ask whether to stop the run
 
-Ctrl-C stops a rank that runs.
+Ctrl-C stops a running rank.
 
-exit codes: 0; 1 if the run does not answer, or cannot be debugged; 2 for a wrong command line, or
-where there is no such run.
+exit codes: 0; 1 if the run does not answer or cannot be debugged; 2 for a wrong command line or an
+unknown run.
 
 examples:
   procession debug last               at a breakpoint(), or wait for one
-  procession debug train.py --rank 3  stop rank 3 where it is
+  procession debug train.py --rank 3  stop rank 3 at its next line
 """
 PARSERS = {
     "debug": parser_of(
         "debug", "RUN [--rank N]", EPILOG,
         (
             Option(("--rank",), "N", "stop this rank at its next line", read=readers.count),
-            Option(("--here",), "", "leave when no rank is stopped"),
+            Option(("--here",), "", "exit when no rank is stopped"),
         ),
     ),
 }  # fmt: skip
@@ -66,7 +66,7 @@ def debug(options: dict[str, Any], run: Run) -> int:
 
         def leave(*_: object) -> None:
             if session.asks:
-                raise Ended("it has ended")
+                raise RunEnded("it has ended")
 
         # A prompt waits in C: the end of the run has to interrupt it.
         signal.signal(signal.SIGTERM, leave)
@@ -74,7 +74,7 @@ def debug(options: dict[str, Any], run: Run) -> int:
         with edited(session.complete):
             try:
                 session.run()
-            except Ended:
+            except RunEnded:
                 print()
                 say_note(f"{run.id} has ended")
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the connection ends

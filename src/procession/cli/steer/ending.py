@@ -9,46 +9,45 @@ from procession.cli.commands import parser_of
 from procession.cli.say import say_note, say_out
 from procession.cli.steer.finding import command_line
 from procession.cli.words import Option
-from procession.control.ask import Ended
+from procession.control.ask import RunEnded
 from procession.control.leftover import dead_scratch, dead_sockets, end_processes, find_left
 from procession.control.runs import Run, connect
 from procession.output.text import shown
-from procession.system.processes import Seen
+from procession.system.processes import ProcessInfo
 
 MARGIN = 30.0  # seconds beyond the grace period
 DEFAULT_GRACE = 30.0
 STOP = """\
-The ranks get the stop signal, time to obey, then SIGKILL, as after Ctrl-C in the run's own
-terminal; the command there exits with 128 + the number of the signal.
+The ranks get the stop signal, a grace period, then SIGKILL, as after Ctrl-C in the terminal of the
+run. The command there exits with 128 + the number of the signal.
 
-exit codes: 0 if the run is gone, however it ended; 1 if it is still there, or does not answer; 2
-for a wrong command line, or where there is no such run.
+exit codes: 0 if the run has ended; 1 if it is still active or does not answer; 2 for a wrong
+command line or an unknown run.
 
 examples:
   procession stop last
   procession stop train.py --signal SIGUSR1 --grace 120
 """
 CLEAN = """\
-A run's processes are known by their environment, which names the launcher; those of the start
-method fork are not known. Only what belongs to a launcher that is gone is touched: its processes
-get SIGTERM, and SIGKILL three seconds later; its socket and its scratch directory are removed. What
-runs is left alone. Nothing is asked.
+The command finds processes by their environment, which names their launcher, except those of the
+start method fork. It touches only what belongs to launchers that are gone. Processes get SIGTERM,
+and SIGKILL three seconds later. Sockets and scratch directories are removed. It asks no question.
 
-exit codes: 0; 1 if something did not go; 2 for a wrong command line.
+exit codes: 0; 1 if something is left; 2 for a wrong command line.
 """
 PARSERS = {
     "stop": parser_of(
         "stop", "RUN [--signal SIG] [--grace S] [--kill]", STOP,
         (
-            Option(("--signal",), "SIG", "the stop signal, such as SIGINT (default: the run's own)",
+            Option(("--signal",), "SIG", "stop with this signal (default: that of the run)",
                 read=readers.any_signal),
-            Option(("--grace",), "SECONDS", "from the signal to SIGKILL (default: the run's own)",
-                read=readers.SECONDS),
-            Option(("--kill",), "", "SIGKILL at once"),
+            Option(("--grace",), "SECONDS",
+                "wait SECONDS before SIGKILL (default: that of the run)", read=readers.SECONDS),
+            Option(("--kill",), "", "send SIGKILL at once"),
         ),
     ),
     "clean": parser_of(
-        "clean", "[--dry-run]", CLEAN, (Option(("--dry-run",), "", "only say what would be done"),)
+        "clean", "[--dry-run]", CLEAN, (Option(("--dry-run",), "", "print what would be done"),)
     ),
 }  # fmt: skip
 
@@ -75,7 +74,7 @@ def stop(options: dict[str, Any], run: Run) -> int:
             for _ in connection.events(patience):
                 pass
             end = connection.end
-    except Ended:
+    except RunEnded:
         say_out(f"procession: {run.id} has ended")
         return 0
     if end is None:
@@ -98,11 +97,11 @@ def clean(options: dict[str, Any]) -> int:
     lines += [f"did not go: {_described(p)}" for p in left]
     lines += [f"{removed} the socket of {name}" for name in dead_sockets(remove=not dry)]
     lines += [f"{removed} {path}" for path in dead_scratch(remove=not dry)]
-    say_out("".join(f"{line}\n" for line in lines or ["there was nothing to clean"]))
+    say_out("".join(f"{line}\n" for line in lines or ["nothing to clean"]))
     return 1 if left else 0
 
 
-def _described(process: Seen) -> str:
+def _described(process: ProcessInfo) -> str:
     run = process.env.get("PROCESSION_RUN", "")
     rank = f"rank {process.env['RANK']} of " if "RANK" in process.env else ""
     return f"pid {process.pid} ({rank}{run or 'a run'}): {shown(command_line(process.words))}"

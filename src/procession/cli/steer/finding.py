@@ -37,7 +37,7 @@ def read_run(parser: Parser, words: Sequence[str]) -> tuple[Given, Run]:
     options, rest = parser.read(words, mixed=True)
     if len(rest) != 1 or not rest[0]:
         rest = [*filter(None, rest)]
-        parser.error("say which run: see `procession ps`" if not rest else f"one RUN, not {rest}")
+        parser.error("name a run; procession ps lists them" if not rest else f"one RUN, not {rest}")
     try:
         run = find_run(rest[0])
     except NotFound as e:
@@ -46,7 +46,7 @@ def read_run(parser: Parser, words: Sequence[str]) -> tuple[Given, Run]:
     if run.state == "AWAY":
         if run.slurm_job:
             _go_by_slurm(parser, words, run.slurm_job)
-        parser.error(f"{run.id} is driven from {run.host}: type this there")
+        parser.error(f"{run.id} is driven from {run.host}: type this command there")
     return options, run
 
 

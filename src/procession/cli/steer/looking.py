@@ -21,48 +21,46 @@ from procession.explain.stacks import merge
 from procession.output.rankfiles import open_regular
 from procession.system.files import disk_is_full
 from procession.system.identity import lives, pid_of
-from procession.system.processes import Seen, below
+from procession.system.processes import ProcessInfo, below
 from procession.values.figures import size
 
 PS = """\
-Shown are the runs of this user. RANKS is how many are alive, STEP what the rank that is furthest
-behind has told by procession.beat(). MEMORY is what all processes of the run on this machine have
-resident, shared pages counted in each. A job over several machines is one run; where its launcher
-is on another machine, PID names that.
+RANKS is the number of ranks that are alive. STEP is the lowest step that a rank has reported by
+procession.beat(). MEMORY is the resident memory of all processes of the run on this machine, with
+shared pages counted in each. A job on several nodes is one run. If its launcher is on another
+machine, PID names that machine.
 
-STATE is PART for ranks of a job that is driven from the machine that PID names, where it is to be
-steered; AWAY if the launcher is, or was, on that machine; SILENT if the launcher does not answer,
-UNSEEN if it is a program of your own that started the run without control=True, or if the launcher
-has another directory for its sockets (XDG_RUNTIME_DIR, TMPDIR) than this log-in, and LOST if the
-launcher was killed. KEPT is no run, but what a run with --warm has left for the next one: see
-`procession warm`.
+STATE is PART for ranks of a job whose driver is on the machine in PID; use the commands there. AWAY
+means that the launcher is on that machine, SILENT that it does not answer, and LOST that it was
+killed. UNSEEN is a run of a program without control=True, or of a launcher with another
+XDG_RUNTIME_DIR or TMPDIR. KEPT is a process that a run with --warm left for the next run: see
+procession warm.
 
 exit codes: 0; 2 for a wrong command line.
 """
 REPORT = """\
-Of a run that has ended, its directory has the report: give --log-dir, or --detach, to keep one.
+The report of a past run is in its directory, so it needs --log-dir or --detach.
 
-exit codes: 0 if there is something to report; 1 if not; 2 for a wrong command line, or where there
-is no such run.
+exit codes: 0 if there is a report; 1 if not; 2 for a wrong command line or an unknown run.
 """
 STACKS = """\
-exit codes: 0; 1 if the run cannot tell; 2 for a wrong command line, or where there is no such run.
+exit codes: 0; 1 if the run does not answer; 2 for a wrong command line or an unknown run.
 """
 NOBODY = "no rank is at its program: they have not started yet, or have ended"
 PARSERS = {
     "ps": parser_of(
         "ps", "[--all] [--json]", PS,
         (
-            Option(("-a", "--all"), "", "also runs that have ended"),
-            Option(("--json",), "", "print all that is known as JSON"),
+            Option(("-a", "--all"), "", "list past runs, too"),
+            Option(("--json",), "", "print all facts as JSON"),
         ),
     ),
     "report": parser_of("report", "RUN", REPORT),
     "stacks": parser_of(
         "stacks", "RUN [--native] [--json]", STACKS,
         (
-            Option(("--native",), "", "also the frames of native code, by py-spy"),
-            Option(("--json",), "", "print what is known as JSON"),
+            Option(("--native",), "", "include frames of native code, by py-spy"),
+            Option(("--json",), "", "print the stacks as JSON"),
         ),
     ),
 }  # fmt: skip
@@ -90,13 +88,13 @@ def ps(options: dict[str, Any]) -> int:
     return 0
 
 
-def _memory(pids: Sequence[int], processes: dict[int, Seen]) -> int | None:
+def _memory(pids: Sequence[int], processes: dict[int, ProcessInfo]) -> int | None:
     """Give the resident bytes of processes and all below them; None if none is there."""
     found = below(pids, processes) | processes.keys() & pids
     return sum(processes[pid].pages for pid in found) * os.sysconf("SC_PAGE_SIZE") or None
 
 
-def _row_of(run: Run, processes: dict[int, Seen]) -> dict[str, Any]:
+def _row_of(run: Run, processes: dict[int, ProcessInfo]) -> dict[str, Any]:
     look: Mapping[str, Any] = run.look or {}
     result: Mapping[str, Any] = run.result or {}
     told = look or result
@@ -124,14 +122,16 @@ def _row_of(run: Run, processes: dict[int, Seen]) -> dict[str, Any]:
     }
 
 
-def _unseen(processes: dict[int, Seen], shown: set[int], listed: set[str]) -> list[dict[str, Any]]:
+def _unseen(
+    processes: dict[int, ProcessInfo], shown: set[int], listed: set[str]
+) -> list[dict[str, Any]]:
     """Give the groups that cannot be asked, by the environment of their ranks.
 
     shown: launchers whose runs are known. listed: ids of runs that are shown; of one that cannot be
     asked, it is not known which node processes on this machine are its launchers. A rank that is a
     fork carries the mark of its launcher only, which its agent has, too.
     """
-    members: dict[str, list[Seen]] = {}
+    members: dict[str, list[ProcessInfo]] = {}
     for process in processes.values():
         mark = process.env.get("PROCESSION_LAUNCHER", "")
         launcher = pid_of(mark)
@@ -142,7 +142,7 @@ def _unseen(processes: dict[int, Seen], shown: set[int], listed: set[str]) -> li
 
 
 def _row_of_unseen(
-    mark: str, members: Sequence[Seen], processes: dict[int, Seen]
+    mark: str, members: Sequence[ProcessInfo], processes: dict[int, ProcessInfo]
 ) -> dict[str, Any]:
     def told(name: str) -> str:
         return next((value for p in members if (value := p.env.get(name))), "")
@@ -168,7 +168,7 @@ def _row_of_unseen(
     }
 
 
-def _age(process: Seen) -> float:
+def _age(process: ProcessInfo) -> float:
     up = time.clock_gettime(time.CLOCK_BOOTTIME)
     return up - process.start / os.sysconf("SC_CLK_TCK")
 

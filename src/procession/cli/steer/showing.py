@@ -33,41 +33,39 @@ LOOK_EVERY = 0.5  # seconds: for files of a new attempt, and whether anybody rea
 ALL = 1 << 30  # lines
 LINES = 20
 LOGS = """\
-The files of the run are read if it has some (--log-dir with -r or -t, or --detach); of a run
-without files, what its console has shown last comes over its socket, as far as it passes the
-launcher: a single rank without a prefix writes straight to the terminal. --rank needs files of each
-rank: -t 3 or -r 3.
+The command reads the files of the run (--log-dir with -r or -t, or --detach). Without files, it
+prints the last lines of the console. A single rank without a prefix writes to its terminal
+directly, and these lines are not available. --rank needs files of each rank: -t 3 or -r 3.
 
-exit codes: 0; 1 if there is no output to be had; 2 for a wrong command line, or where there is no
-such run.
+exit codes: 0; 1 if there is no output; 2 for a wrong command line or an unknown run.
 
 examples:
   procession logs last
   procession logs train.py --rank 3 --stderr -n 100 -f
 """
 ATTACH = """\
-The last lines of its console, then what comes, until the run ends: then its report, and its exit
-code is that of this command. Ctrl-C ends this command alone: the run goes on.
+The command prints the last lines of the console, new lines until the run ends, and the report.
+Ctrl-C ends this command only: the run continues.
 
-exit codes: that of the run; 0 after Ctrl-C; 1 if the run's launcher was killed, or cannot be
-asked; 2 for a wrong command line, or where there is no such run.
+exit codes: that of the run; 0 after Ctrl-C; 1 if the launcher of the run was killed or does not
+answer; 2 for a wrong command line or an unknown run.
 """
 PARSERS = {
     "logs": parser_of(
         "logs", "RUN [--rank R] [-f] [--stdout | --stderr] [-n LINES]", LOGS,
         (
-            Option(("--rank",), "R", "only of this rank, by its number in the run",
+            Option(("--rank",), "R", "print only this rank, by its number in the run",
                 read=readers.count),
-            Option(("--stdout",), "", "only the standard output"),
-            Option(("--stderr",), "", "only the standard error"),
-            Option(("-n", "--lines"), "LINES", "begin with the last lines (default: all)",
+            Option(("--stdout",), "", "print only stdout"),
+            Option(("--stderr",), "", "print only stderr"),
+            Option(("-n", "--lines"), "LINES", "print only the last LINES (default: all)",
                 read=readers.count),
-            Option(("-f", "--follow"), "", "go on with what comes, until the run ends"),
+            Option(("-f", "--follow"), "", "print new lines until the run ends"),
         ),
     ),
     "attach": parser_of(
         "attach", "RUN [-n LINES]", ATTACH,
-        (Option(("-n", "--lines"), "LINES", f"begin with the last lines (default: {LINES})",
+        (Option(("-n", "--lines"), "LINES", f"start with the last LINES (default: {LINES})",
             read=readers.count),),
     ),
 }  # fmt: skip
@@ -81,7 +79,7 @@ def logs(options: dict[str, Any], run: Run) -> int:
     rank, lines, follow = options.get("rank"), options.get("lines"), "follow" in options
     streams: Streams = [s for s in STREAMS if options.get(f"std{s}")] or STREAMS
     with consoles() as shown_on:
-        files = Files(run.directory, rank, streams, lines, shown_on)
+        files = FollowedFiles(run.directory, rank, streams, lines, shown_on)
         if run.directory and files.wanted():
             if not (follow and run.socket):
                 files.show()
@@ -131,7 +129,7 @@ def attach(options: dict[str, Any], run: Run) -> int:
         with connect(run) as connection:
             return _attach(run, connection, options.get("lines", LINES))
     except KeyboardInterrupt:
-        say_note(f"{run.id} goes on; end it with `procession stop {run.id}`")
+        say_note(f"{run.id} continues; stop with `procession stop {run.id}`")
         return 0
 
 
@@ -139,7 +137,7 @@ def _attach(run: Run, connection: Connection, lines: int) -> int:
     console = bool(run.directory) and os.path.exists(os.path.join(run.directory, CONSOLE))
     with (
         consoles() as shown_on,
-        closing(Files(run.directory, None, STREAMS, lines, shown_on)) as files,
+        closing(FollowedFiles(run.directory, None, STREAMS, lines, shown_on)) as files,
     ):
         if not console and not connection.ask("log", lines=lines, follow=True)["seen"]:
             say_note(f"the output of {run.id} goes straight to its own terminal")
@@ -175,7 +173,7 @@ def consoles() -> Generator[Consoles]:
             console.close()
 
 
-class Files:
+class FollowedFiles:
     """The log files of a run, shown as they grow. rank: only of this one, None: of all."""
 
     def __init__(
@@ -287,7 +285,7 @@ def last_lines_at(path: str, lines: int) -> int:
 
 
 def show_events(
-    connection: Connection, streams: Streams, shown_on: Consoles, files: Files | None = None
+    connection: Connection, streams: Streams, shown_on: Consoles, files: FollowedFiles | None = None
 ) -> bool:
     """Show what comes over a socket until that is all, or the run has ended.
 

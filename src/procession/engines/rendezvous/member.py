@@ -27,7 +27,7 @@ SAID_AFTER = 5.0  # seconds of waiting after which it is said, and again after t
 ANY_SLOT = -1
 
 
-class Verdict(Value):
+class JobVerdict(Value):
     """How the job ended, for one launcher. said: a report or a line, "" for nothing. code: to exit
     with. found: whether there was a job at all.
     """
@@ -37,7 +37,7 @@ class Verdict(Value):
     found: bool = True
 
 
-class Waiting:
+class HostSearch:
     """Says now and then that the host of the rendezvous has not been found yet.
 
     On the machine that is to host it, where something else had the port at first, it becomes the
@@ -110,7 +110,7 @@ def make_node_process(
     ending: Iterable[int] = (),
     say: Callable[[str], None],
     also: Sequence[tuple[str, int]] = (),
-    waiting: Waiting | None = None,
+    waiting: HostSearch | None = None,
     encrypted: bool = False,
 ) -> NodeProcess:
     """Make the node process of this machine.
@@ -123,7 +123,7 @@ def make_node_process(
     known |= {"encrypted": encrypted, "lease": terms.lease}
     if terms.number is None:
         known["order"] = [terms.local_addr or own_name(), os.getpid()]
-    waits = waiting or Waiting(terms, say if terms.tells else _nobody)
+    waits = waiting or HostSearch(terms, say if terms.tells else _nobody)
     own = OwnNode(
         spec=spec,
         greeting=known,
@@ -150,7 +150,7 @@ def _nobody(_: str) -> None:
     """Say nothing: another one says it on this console."""
 
 
-def take_part(node: NodeProcess, terms: Terms, name: str) -> Verdict:
+def take_part(node: NodeProcess, terms: Terms, name: str) -> JobVerdict:
     """Run the node process of a launcher that is not the host, to the end of the job.
 
     name: of what is run.
@@ -158,29 +158,29 @@ def take_part(node: NodeProcess, terms: Terms, name: str) -> Verdict:
     node.run()
     words = node.last_words
     if words and not terms.tells:
-        return Verdict("", 0)  # the first launcher says it, and its exit code counts
+        return JobVerdict("", 0)  # the first launcher says it, and its exit code counts
     if words.get("why"):
-        return Verdict(f"procession: {words['why']}", 1, found=False)
+        return JobVerdict(f"procession: {words['why']}", 1, found=False)
     if words.get("left"):
         how = signal.Signals(node.signalled).name if node.signalled else "the host's word"
-        said = f"this machine left {name} after {how}; the others go on [P419]"
-        return Verdict(f"procession: {said}", 128 + node.signalled)
+        said = f"this machine left {name} after {how}; the others continue [P419]"
+        return JobVerdict(f"procession: {said}", 128 + node.signalled)
     if words:
         said = filter(None, (say_spare(node, name), str(words.get("said", ""))))
-        return Verdict("\n".join(said), int(words.get("code", 0)))
+        return JobVerdict("\n".join(said), int(words.get("code", 0)))
     if node.signalled and not node.joined:
         how = signal.Signals(node.signalled).name
         said = f"{name} was not started: {how} came while it waited for {terms.places} [P412]"
         said = f"procession: {said}" if terms.tells else ""
-        return Verdict(said, 128 + node.signalled, found=False)
+        return JobVerdict(said, 128 + node.signalled, found=False)
     if not node.joined:
         said = (
             f"{name} could not be started: no rendezvous at {terms.places} within "
             f"{terms.join:g} s: {why_none(node.sent_away, node.lost, terms)} [P221]"
         )
-        return Verdict(f"procession: {said}", 1, found=False)
+        return JobVerdict(f"procession: {said}", 1, found=False)
     said = f"{name} was ended here: {say_lost(node, terms)} [P419]"
-    return Verdict(f"procession: {said}", 128 + node.signalled if node.signalled else 1)
+    return JobVerdict(f"procession: {said}", 128 + node.signalled if node.signalled else 1)
 
 
 def say_lost(node: NodeProcess, terms: Terms) -> str:

@@ -103,6 +103,6 @@ def say_who_may_join(secret: bytes, terms: Terms) -> str:
     if secret:
         return ""
     return (
-        f"no secret is set: whoever reaches {terms.at} and knows the id {terms.run_id!r} could "
+        f"no secret is set: everyone who reaches {terms.at} and knows the id {terms.run_id!r} can "
         f"join this job; {HOW} [P416]"
     )

@@ -149,9 +149,9 @@ class Slurm:
         slots = tuple(range(len(nodes))) if slot is None else (slot,)
         step = Step(argv, step_environment(self._env, more), slots)
         self._steps = [*[s for s in self._steps if s.running], step]
-        step.watch(lambda line: self._hear(step, line), lambda: self._hear_end(step))
+        step.watch(lambda line: self._pass_line_on(step, line), lambda: self._hear_end(step))
 
-    def _hear(self, step: Step, line: str) -> None:
+    def _pass_line_on(self, step: Step, line: str) -> None:
         """Pass on a line of srun, or of a task."""
         task, text = read_line(line)
         if task is None:

@@ -136,11 +136,11 @@ class SshEngine:
             first=json.dumps(start).encode() + b"\n",
         )
         connection.watch(
-            lambda line: self._hear(slot, connection, line),
+            lambda line: self._pass_line_on(slot, connection, line),
             lambda: self._hear_end(slot, connection),
         )
 
-    def _hear(self, slot: int, connection: Helper, line: str) -> None:
+    def _pass_line_on(self, slot: int, connection: Helper, line: str) -> None:
         if connection.heard > MOST_BEFORE and not connection.started:
             connection.last.append("its log-in prints without end")
             connection.kill()

@@ -106,6 +106,13 @@ def whole(stacks: Sequence[Stack]) -> str:
     return "\n".join(lines) + "\n"
 
 
+class Stacks(list["dict[str, Any]"]):
+    """What `Group.stacks` returns: plain data, and as a text the merged stacks."""
+
+    def __str__(self) -> str:
+        return format(self)
+
+
 def format(data: Iterable[Mapping[str, Any]], first: int = 0) -> str:
     """Write what `Group.stacks` gives: the summary, then the merged stacks.
 

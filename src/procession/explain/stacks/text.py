@@ -100,7 +100,7 @@ def stack_of(rank: int, pid: int | None, state: str, letter: str, dump: bytes) -
         return Stack(rank, pid, "is stopped in its debugger", letter, (), text)
     frames = own_frames(shown)
     if not frames and not state:
-        state = "shows no frame of the program" if shown else "shows no stack"
+        state = "has not reached your code" if shown else "shows no stack"
     return Stack(rank, pid, "" if frames else state, letter, frames, text)
 
 
@@ -137,7 +137,7 @@ def own_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     return kept
 
 
-class Place(Value):
+class CodePlace(Value):
     """Where a rank is, in words: what it is in, "" for the frame's own code; and `file:line`."""
 
     what: str
@@ -167,7 +167,7 @@ class Together(Value):
         return f"{len(self.ranks)} ranks [{fold_ranks(self.ranks)}] {said}"
 
 
-def place_of(frames: Sequence[Frame]) -> Place | None:
+def place_of(frames: Sequence[Frame]) -> CodePlace | None:
     """Say where the frames (the innermost first) are; None for no frame."""
     frames = _between_ours(frames)
     if not frames:
@@ -181,8 +181,8 @@ def place_of(frames: Sequence[Frame]) -> Place | None:
     where = f"{os.path.basename(file) or file}:{line}" if line else os.path.basename(file)
     called = _called(list(zip(frames[:own], kinds[:own], strict=True)))
     if called:
-        return Place(called, where, waits=True)
-    return Place("" if function == "<module>" else function, where, waits=False)
+        return CodePlace(called, where, waits=True)
+    return CodePlace("" if function == "<module>" else function, where, waits=False)
 
 
 def _between_ours(frames: Sequence[Frame]) -> Sequence[Frame]:
