@@ -5,11 +5,13 @@ import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from commandline import PROCESSION, Terminal, Watched, command, only, run
 from debugging import Debugging
 
+from seams.control import Prompt, RunEnded
 from support import until, write
 
 STOPS = """
@@ -245,6 +247,16 @@ def test_ends_at_the_prompt(stops, how):
         assert terminal.process.returncode == {
             "q": 143, "all q": 143, "killed": 137, "rank": 137, "interrupt": 0
         }[how]  # fmt: skip
+
+
+def test_a_prompt_that_is_to_end_waits_for_no_line():
+    """The signal may come just before it waits."""
+    said = [{"event": "debug", "rank": 0, "said": {"ask": "(Pdb) "}}]
+    talks = SimpleNamespace(closed=False, events=lambda _: [said.pop()] if said else [])
+    prompt = Prompt(talks, stays=True)
+    prompt.over = True
+    with pytest.raises(RunEnded):
+        prompt.run()
 
 
 def test_a_run_that_cannot_be_debugged():

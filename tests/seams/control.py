@@ -6,6 +6,7 @@ __getattr__ = lazily(
     {
         "procession.control": "index runs",
         "procession.control.ask": "Connection RunEnded NotAnswered sockets",
+        "procession.control.prompt": "Prompt",
         "procession.control.leftover": "dead_sockets left_behind read_processes",
         "procession.control.serve": "Lines decode",
         "procession.control.runs": "NotFound Run choose find_run",

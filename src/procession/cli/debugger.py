@@ -19,8 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from procession.cli.signals import RunSignals
 
-PATIENCE = 0.5  # seconds
-
 
 class Debugger:
     """Sees to ranks of a run that stop. say: writes a line."""
@@ -43,7 +41,7 @@ class Debugger:
             rank = next(iter(stopped))
         if self._prompt is not None and not stopped:
             # It leaves by itself, unless it waits for a line.
-            self._driver.loop.after(self, PATIENCE, self._prompt.terminate)
+            self._driver.loop.after(self, 0.5, self._prompt.terminate)
         if self._prompt is not None or rank not in stopped or self._driver.debugged.listeners:
             return
         if self._here:

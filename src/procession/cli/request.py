@@ -147,10 +147,8 @@ def _misplaced(rest: Sequence[str], parser: Parser) -> list[str]:
 
 def _debugging(s: Settings) -> dict[str, str]:
     """Give the variables by which ranks know how they are debugged."""
-    found = {POST_MORTEM: "1"} if s.flag("debug") else {}
-    if s.said("debugpy"):
-        found[PORT] = s.text("debugpy")
-    return found
+    post_mortem = {POST_MORTEM: "1"} if s.flag("debug") else {}
+    return {**post_mortem, PORT: s.text("debugpy")} if s.said("debugpy") else post_mortem
 
 
 def _other_environment(spec: Spec) -> list[str]:

@@ -16,8 +16,6 @@ from procession.values.base import is_count
 from procession.values.figures import fold_ranks, parse_ranks
 
 DELIMITERS = " \t\n`@#%^&*()=+[{]}\\|;:'\",<>?"  # as pdb has them
-HISTORY = "debug_history"
-MOST_HISTORY = 1000
 OF_RANKS = re.compile(r"(all|\d[\d,-]*)\s+(\S.*)")
 KNOWN = ("ranks", "rank", "all", "detach")
 WAIT = 0.2  # seconds between two looks for Ctrl-C
@@ -71,9 +69,9 @@ class DebuggedRank:
 class Prompt:
     """The conversation of one terminal with the ranks of a run.
 
-    focus: the rank whose prompt this is. asks: it waits for a line. stays: it waits for the next
-    stop when none is stopped. ends: who quits ends the run; else the rank sees to it. look: says
-    where a rank is that does not stop.
+    focus: the rank whose prompt this is. asks: it waits for a line. over: it is to wait for none
+    any more. stays: it waits for the next stop when none is stopped. ends: who quits ends the run;
+    else the rank sees to it. look: says where a rank is that does not stop.
     """
 
     def __init__(
@@ -88,7 +86,7 @@ class Prompt:
         self._stays, self._ends = stays, ends
         self._ranks: dict[int, DebuggedRank] = {}  # those that have stopped
         self._names: list[str] | None = None
-        self.asks = False
+        self.asks = self.over = False
         self._joined = False
         self._look = look
         self._halted_at: float | None = None  # when a rank was asked to stop, that has not yet
@@ -101,7 +99,7 @@ class Prompt:
         self._connection.send("halt", rank=rank)
 
     def run(self) -> None:
-        """Talk until the person leaves, or nothing is stopped any more. Raises Ended."""
+        """Talk until the person leaves, or nothing is stopped any more. Raises RunEnded."""
         while True:
             if not self._await(lambda: any(r.prompt is not None for r in self._ranks.values())):
                 return
@@ -223,6 +221,8 @@ class Prompt:
     def _input(self, prompt: str) -> str:
         self.asks = True
         try:
+            if self.over:  # that was said just before
+                raise RunEnded("it has ended")
             return input(prompt)
         finally:
             self.asks = False
@@ -308,14 +308,14 @@ def edited(complete: Callable[[str, int, int], list[str]]) -> Generator[None]:
     readline.set_completer(complete_next)
     readline.set_completer_delims(DELIMITERS)
     readline.parse_and_bind("tab: complete")
-    path = os.path.join(state_directory(), HISTORY)
+    path = os.path.join(state_directory(), "debug_history")
     with suppress(OSError):  # there is none yet
         readline.read_history_file(path)
     try:
         yield
     finally:
         readline.set_completer(None)
-        readline.set_history_length(MOST_HISTORY)
+        readline.set_history_length(1000)
         with suppress(OSError):  # it cannot be kept
             os.makedirs(os.path.dirname(path), exist_ok=True)
             readline.write_history_file(path)

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from procession.system.eventloop import EventLoop
 
-BLOCK = 1 << 16
-
 
 def relay(loop: EventLoop, sock: socket.socket, take: Callable[[bytes], object]) -> None:
     """Have what comes from a socket taken, b"" at its end: it is closed then."""
@@ -18,7 +16,7 @@ def relay(loop: EventLoop, sock: socket.socket, take: Callable[[bytes], object])
 
     def hear() -> None:
         try:
-            data = sock.recv(BLOCK)
+            data = sock.recv(1 << 16)
         except BlockingIOError:
             return
         except OSError:

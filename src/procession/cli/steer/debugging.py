@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 import threading
+import time
 from typing import Any
 
 from procession.cli import readers
@@ -52,8 +53,7 @@ def debug(options: dict[str, Any], run: Run) -> int:
     """Debug a run; returns the exit code."""
     rank: int | None = options.get("rank")
     if not run.socket:
-        why = "cannot be reached" if run.runs else "has ended: no rank is there"
-        PARSERS["debug"].error(f"{run.id} {why}")
+        PARSERS["debug"].error(f"{run.id} {'cannot be reached' if run.runs else 'has ended'}")
     with connect(run) as connection:
         nproc = int(connection.ask("debug")["nproc"])
         if rank is not None and rank >= nproc:
@@ -65,6 +65,7 @@ def debug(options: dict[str, Any], run: Run) -> int:
             session.halt(rank)
 
         def leave(*_: object) -> None:
+            session.over = True
             if session.asks:
                 raise RunEnded("it has ended")
 
@@ -92,5 +93,6 @@ def _watch(sock: socket.socket) -> None:
     """Wait for the end of a connection, and say so."""
     hangup = select.poll()
     hangup.register(sock, select.POLLRDHUP)
-    hangup.poll()
-    os.kill(os.getpid(), signal.SIGTERM)
+    while hangup.poll():  # from now on: a signal just before the prompt waits would be lost
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.1)
