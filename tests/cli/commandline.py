@@ -193,6 +193,10 @@ class Terminal(_Seen):
     def type(self, text):
         os.write(self._ours, text)
 
+    def edits(self):
+        """Tell whether a line is edited: else Ctrl-D is the terminal's own."""
+        return not termios.tcgetattr(self._ours)[3] & termios.ICANON
+
     def resize(self, rows, columns):
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 

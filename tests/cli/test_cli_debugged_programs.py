@@ -149,6 +149,7 @@ def _walk(terminal, choose, name):
             return {0}, done
         done.append(what := choose.choice(STEPS))
         if what in ENDING:
+            until(terminal.edits, "the prompt, not what it showed when the size changed")
             terminal.type(ENDING[what][0])
             return ENDING[what][1], done
         if what == "stop":

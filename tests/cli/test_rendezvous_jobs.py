@@ -476,5 +476,5 @@ def test_a_second_signal_to_a_launcher_that_leaves_is_not_for_the_others(tmp_pat
         until(lambda: first.out.count(b"here") == 2, "its rank starts again", PATIENCE)
         first.signal(signal.SIGQUIT)
         assert first.end(PATIENCE) == 128 + signal.SIGQUIT
-    assert b"the others go on" in second.err
+    assert b"the others continue" in second.err
     assert b"the node process on" not in first.err
