@@ -17,7 +17,6 @@ from procession.values.figures import fold_ranks, parse_ranks
 
 DELIMITERS = " \t\n`@#%^&*()=+[{]}\\|;:'\",<>?"  # as pdb has them
 OF_RANKS = re.compile(r"(all|\d[\d,-]*)\s+(\S.*)")
-KNOWN = ("ranks", "rank", "all", "detach")
 WAIT = 0.2  # seconds between two looks for Ctrl-C
 SOON = 1.0  # seconds in which a rank stops that runs Python
 
@@ -279,7 +278,7 @@ class Prompt:
             return []
         asked = OF_RANKS.fullmatch(line)
         shift = asked.start(2) if asked else 0
-        ours = [word for word in KNOWN if not begin and word.startswith(line[:end])]
+        ours = [w for w in ("ranks", "rank", "all", "detach") if not begin and w.startswith(line)]
         self._names = None
         asked_for = [line[shift:], max(0, begin - shift), max(0, end - shift)]
         self._connection.send("tell", rank=number, said={"complete": asked_for})

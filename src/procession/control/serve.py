@@ -30,6 +30,7 @@ import os
 import select
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from procession.system.identity import peer_of
@@ -93,7 +94,7 @@ class Visit:
         self._who = ""
         self._place: tuple[int, int] | None = None  # in the log, if it is followed
         self._woken = -1  # an eventfd, where ranks are debugged; and what these have said
-        self._said: deque[tuple[int, dict[str, Any]]] = deque()
+        self._said: deque[dict[str, Any]] = deque()
 
     def serve(self) -> None:
         """Serve the client until it goes, or the run has ended."""
@@ -124,8 +125,8 @@ class Visit:
             if self._woken in ready:
                 os.eventfd_read(self._woken)
             while self._said:
-                rank, said = self._said.popleft()
-                self._say(event="debug", rank=rank, said=said)
+                with suppress(OSError):  # it has gone, but what it has asked before counts
+                    self._say(event="debug", **self._said.popleft())
             if self._guest.fileno() in ready:
                 data = self._guest.recv(MOST_LINE)
                 if not data:
@@ -220,7 +221,7 @@ class Visit:
 
     def _hear_rank(self, rank: int, said: dict[str, Any]) -> None:
         """Take what a rank says, in the thread of the driver."""
-        self._said.append((rank, said))
+        self._said.append({"rank": rank, "said": said})
         os.eventfd_write(self._woken, 1)
 
     def _leave(self) -> None:
