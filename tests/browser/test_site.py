@@ -157,6 +157,7 @@ def test_every_page_fits(tmp_path, server):
     files = [path for path in found if 'http-equiv="refresh"' not in path.read_text()]
     pages = sorted(str(p.relative_to(SITE)) for p in files)
     assert len(pages) > 20
+    assert {*SHOWN} <= {*pages}  # none is an old address
     asked = [(f"/{quote(page)}", width) for page in pages for width in WIDTHS.values()]
     server.looker = LOOKER.replace("ASKED", json.dumps(asked))
     with browser(tmp_path, f"{server.address}/looker"):
