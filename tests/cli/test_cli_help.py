@@ -58,7 +58,7 @@ heavy = {"dataclasses", "inspect", "typing", "socket", "pickle", "json", "shutil
          "random", "ctypes", "cloudpickle", "tblib", "asyncio",
          "multiprocessing", "rich", "psutil", "torch", "numpy",
          "concurrent.futures", "logging", "typing_extensions", "difflib",
-         "argparse", "array"}
+         "argparse", "array", "subprocess"}
 new = set(sys.modules) - before
 print(sorted(heavy & new), len([name for name in new if name.startswith("procession")]))
 """

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterable
 
 from procession.agent.boot import own_python
@@ -17,6 +16,8 @@ from procession.rules.tables import Phase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import subprocess
+
     from procession.cli.signals import RunSignals
 
 
@@ -25,8 +26,7 @@ class Debugger:
 
     def __init__(self, run: Group, signals: RunSignals, say: Callable[[str], object]) -> None:
         self._run, self._driver = run, run.driver
-        self._signals = signals
-        self._say = say
+        self._signals, self._say = signals, say
         self._here = not signals.asked.live and all(map(os.isatty, range(3)))
         self._prompt: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
@@ -54,6 +54,8 @@ class Debugger:
             self._say(self._driver.debugged.where(rank, self._driver.run_id))
 
     def _open_prompt(self) -> None:
+        import subprocess  # takes 3 ms to import, and few runs need it
+
         self._driver.display.hold(held=True)
         self._signals.prompting = True
         words = own_python("procession.cli:command", "debug", self._driver.run_id, "--here")

@@ -17,7 +17,7 @@ One that is given up in a write() closes its descriptors when it comes back. A c
 read is waited for in poll(2) together with an eventfd that says that the follower is given up.
 
 Rejected: a thread per source (200 ranks have 400), asyncio (files are not in it), waiting for
-end-of-file at the end (a stray grandchild keeps the pipe open), polling files (wakes up for ever).
+end-of-file at the end (a stray grandchild keeps the pipe open), polling files (it never sleeps).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from procession.pytest.talk import FixtureRank
 
-HAS_TERMINAL = os.isatty(0) and os.isatty(1)  # at the begin: pytest captures nothing yet
+HAS_TERMINAL = os.isatty(0) and os.isatty(1)  # at the import: pytest captures nothing yet
 ours: FixtureRank | None = None
 AFTER_LIMIT = 5  # seconds: the limit of the test comes first, which says where all ranks were
 LONGEST = 365 * 86400  # seconds; torch's clocks count nanoseconds in 64 bits
