@@ -18,8 +18,8 @@ ROWS = {
     ("start_torch_script", "16 ranks, to the end"): "16 ranks of a script that imports torch",
     ("start_ddp", "first run"): "8 ranks of a DDP script",
     ("start_torch_function", "first launch"): "16 ranks of a function that needs torch",
-    ("restart", "failure to all at work"): "a restart: from the failure to all at work",
-    ("import", "`procession run true`"): "the launcher alone: `run true`",
+    ("restart", "failure to all at work"): "a restart: from the failure until all ranks work again",
+    ("import", "`procession run true`"): "the launcher alone: `procession run true`",
 }
 
 
