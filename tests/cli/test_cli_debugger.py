@@ -12,7 +12,7 @@ from commandline import PROCESSION, Terminal, Watched, command, only, run
 from debugging import Debugging
 
 from seams.control import Prompt, RunEnded
-from support import until, write
+from support import START_PATIENCE, until, write
 
 STOPS = """
     import os
@@ -74,7 +74,7 @@ def test_from_another_terminal(tmp_path):
     with Watched(
         "run", "-n", 2, "--name", "mine", write(tmp_path / "runs.py", RUNS), go
     ) as watched:
-        until(lambda: "mine" in command("ps").stdout)
+        until(lambda: "mine" in command("ps").stdout, "the run", START_PATIENCE)
         with Terminal("debug", "mine", "--rank", 1) as terminal:
             debugging = Debugging(terminal)
             shown, rank = debugging.prompt()
@@ -178,7 +178,7 @@ def test_a_rank_that_has_not_begun(tmp_path):
     words = ("run", "-n", 1, "--name", "begins", "--preload", "slow", script, tmp_path / "end")
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     with Watched(*words, env=env) as watched:
-        until(begun.exists, "imports")
+        until(begun.exists, "imports", START_PATIENCE)
         with Terminal("debug", "begins", "--rank", 0) as terminal:
             terminal.shows(b"rank 0 stops at its next line of Python; now")
             go.touch()

@@ -7,7 +7,7 @@ import signal
 import pytest
 from commandline import Terminal, Watched, command
 
-from support import alive, gone, reader_of, until, write
+from support import START_PATIENCE, alive, gone, reader_of, until, write
 
 WAIT = """
     import os, pathlib, sys, time
@@ -91,7 +91,7 @@ def test_control_c_while_it_starts(tmp_path):
     script = write(tmp_path / "s" / "s.py", "print('it ran')")
     words = ("run", "--detach", "-n", 2, "--preload", "slow_to_import", script)
     with Watched(*words, env=env) as starting:
-        until((tmp_path / "importing").exists, "the import")
+        until((tmp_path / "importing").exists, "the import", START_PATIENCE)
         starting.signal(signal.SIGINT)
         assert starting.end() == 130
         assert b"it ran" not in starting.out

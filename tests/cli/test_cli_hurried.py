@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from support import PROCESSION, until, write
+from support import PROCESSION, START_PATIENCE, until, write
 
 # What the command does last takes a while: a handler at the exit of its interpreter.
 SLOW_END = """
@@ -34,7 +34,7 @@ def test_signals_while_the_command_goes(tmp_path, number):
         stderr=subprocess.PIPE,
         text=True,
     ) as command:
-        until(ready.exists, "the rank")
+        until(ready.exists, "the rank", START_PATIENCE)
         command.send_signal(number)
         until(ending.exists, "the exit handlers")
         command.send_signal(number)

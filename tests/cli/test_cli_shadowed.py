@@ -8,7 +8,7 @@ import pytest
 
 import procession
 from engines.localengine import LocalEngine
-from support import until, write
+from support import START_PATIENCE, until, write
 
 # Left alone: what an interpreter has loaded before it looks at its program, and so never shadowed.
 NAMES = sorted(n for n in sys.stdlib_module_names - {"__main__", "antigravity", "this"})
@@ -52,7 +52,7 @@ def test_a_command(shadowed):
 def test_a_detached_launcher(shadowed, tmp_path):
     done = command("run", "--detach", "-n", 1, program(tmp_path))
     assert done.returncode == 0, done.stderr
-    until(lambda: "ran" in command("logs", done.stdout.strip()).stdout, "the rank's output")
+    until(lambda: "ran" in command("logs", done.stdout.strip()).stdout, "output", START_PATIENCE)
 
 
 def test_the_node_processes_of_a_job(shadowed):
