@@ -259,11 +259,9 @@ class GroupRun:
     def _asks_about(self, rank: int, at: int, *, ok: bool) -> bool:
         """Whether it is to be decided if this rank, which is gone, starts again by itself."""
         life, known = self.life, self.life.ranks[rank]
-        works = life.phase in (Phase.STARTING, Phase.RUNNING)
-        failed = known.failed_at is not None or (
-            not ok and (known.stop_at is None or at < known.stop_at)
-        )
-        return life.single and works and failed and not known.start_failed
+        works = life.single and life.phase in (Phase.STARTING, Phase.RUNNING)
+        by_itself = not ok and (known.stop_at is None or at < known.stop_at)
+        return works and (known.failed_at is not None or by_itself) and not known.start_failed
 
     def _swept(self) -> None:
         """Take note that nothing is left of this attempt."""

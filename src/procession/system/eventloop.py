@@ -200,7 +200,7 @@ class EventLoop:
         ready = [fd for fd, _ in self._epoll.poll(0)]
         self.looked = time.monotonic_ns()
         # A level-triggered epoll moves what it has reported to the end of its list.
-        return before + [fd for fd in ready if fd not in before]
+        return [*dict.fromkeys(before + ready)]
 
     def _call(self, fds: list[int]) -> None:
         for fd in fds:
