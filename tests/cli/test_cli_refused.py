@@ -77,6 +77,8 @@ WRONG = [
     ("--quux good.py", "there is no option '--quux'; see procession run --help"),
     ("--log-dri x good.py", "there is no option '--log-dri'; did you mean --log-dir?"),
     ("--nproc 2 good.py", "did you mean --nproc-per-node?"),
+    ("--nporc 2 good.py", "did you mean --nproc-per-node?"),
+    ("--warm 30 good.py", "Write --warm=30, in one word"),
     ("-n", "-n/--nproc-per-node needs a value: N"),
     ("--no-python=yes good.py", "--no-python takes no value"),
     ("-np 2 good.py", "not 'p'; for -np write -n"),

@@ -4,21 +4,11 @@ import contextlib
 import os
 import pty
 import select
-import time
 import tty
 from unittest import mock
 
 from seams.output import Console, Feed, Follower, Source
-
-PATIENCE = 10.0
-
-
-def until(condition, what="the condition"):
-    deadline = time.monotonic() + PATIENCE
-    while not (result := condition()):
-        assert time.monotonic() < deadline, f"{what} did not come true"
-        time.sleep(0.001)  # between two looks
-    return result
+from support import until
 
 
 class Viewer:

@@ -18,7 +18,6 @@ search for words: procession explain out of memory. Without arguments, all codes
 exit codes: 0; 1 if nothing was found; 2 for a wrong command line.
 """
 PARSER = parser_of("explain", "[CODE | MESSAGE | WORDS ...]", EPILOG)
-ALIKE = {"oom": "memory"}  # words that people search for, and the words of the entries
 
 
 def main(words: list[str]) -> int:
@@ -38,9 +37,17 @@ def main(words: list[str]) -> int:
 
 
 def _search(words: list[str], known: dict[str, list[str]]) -> int:
-    """List the entries that have all of some words; returns the exit code."""
-    wanted = [ALIKE.get(w.lower(), w.lower()) for w in words]
-    found = {c: e for c, e in known.items() if all(w in " ".join(e).lower() for w in wanted)}
+    """List the entries that have most of the words, first those with titles that have them."""
+    given = " ".join(words).lower().split()
+    wanted = [rf"\b{re.escape(w)}" for w in given if len(w) > 2]
+
+    def count(text: str) -> int:
+        return sum(re.search(each, text.lower()) is not None for each in wanted)
+
+    counts = {code: count(" ".join(entry)) for code, entry in known.items()}
+    most = max(counts.values())
+    found = {code: known[code] for code, n in counts.items() if n == most > 0}
+    found = dict(sorted(found.items(), key=lambda each: -count(each[1][0])))
     if not found:
         said = f"no code or entry has {' '.join(words)!r}; procession explain lists all codes"
         say(f"procession explain: error: {said}\n", sys.stderr)

@@ -287,6 +287,8 @@ def _nearby(word: str) -> str:
         return f"; for the one in this directory, write ./{word}"
     if os.path.isfile(f"{word}.py"):
         return f"; did you mean {word}.py?"
+    if word.isdecimal():
+        return f"; is it the value of an option? Write --warm={word}, in one word"
     return "; write a program and its arguments as words of their own" if " " in word else ""
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from procession.cli.location import EngineRequest
-    from procession.cli.words import Parser
 
 # One of these is set where this command was started once per machine or rank; see `location`.
 OF_STARTERS = ("OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
@@ -81,8 +80,11 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
 
         raise SystemExit(completion.main([given["print_completion"]]))
     s = gather(OPTIONS if torchrun else parser.options, given, torchrun=torchrun)
-    if not given and not torchrun:
-        s.notes += _misplaced(rest, parser)
+    python = rest[1:] and rest[0].endswith(".py") and not torchrun
+    if python and rest[1].startswith("-") and "--" not in words[: -len(rest)]:
+        from procession.cli.misplaced import misplaced
+
+        s.notes += misplaced(rest, parser.named, given)
     for one, other, why in APART:
         s.not_together(one, other, why)
     node, engine = _located(s, torchrun)
@@ -132,17 +134,6 @@ def read_request(words: Sequence[str], *, torchrun: bool = False) -> Request:
     asked["signals"] = _signals(s, asked.get("forward", ()), asked.get("notices", {}))
     notes = [*s.notes, *_other_environment(spec)]
     return Request(spec, s, notes=notes, engine=engine, **asked)
-
-
-def _misplaced(rest: Sequence[str], parser: Parser) -> list[str]:
-    """Say that an option of ours stands behind the program, where none stands before it."""
-    program, *words = *rest, "", ""
-    if not program.endswith(".py") or words[0].partition("=")[0] not in parser.named:
-        return []
-    value = f" {words[1]}" if words[1] and not words[1].startswith("-") else ""
-    option = f"{words[0]}{value}"
-    said = f"{option} went to {program}; for procession, type procession run {option} {program}"
-    return [said]
 
 
 def _debugging(s: Settings) -> dict[str, str]:

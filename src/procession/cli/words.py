@@ -243,5 +243,7 @@ def near(word: str, known: Iterable[str], likeness: float = 0.75) -> str:
     import difflib
 
     names = sorted(known)
-    longer = [name for name in names if len(word) > 3 and name.startswith(word)]
-    return next(iter(longer or difflib.get_close_matches(word, names, 1, likeness)), "")
+    begins = {name[: len(word)]: name for name in reversed(names) if len(word) > 3}
+    like = difflib.get_close_matches
+    found = begins.get(word) or next(iter(like(word, names, 1, likeness)), "")
+    return found or begins.get(next(iter(like(word, begins, 1, likeness)), ""), "")

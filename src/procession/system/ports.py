@@ -7,7 +7,8 @@ import errno
 import os
 
 # Below the kernel's default range for outgoing connections (32768 to 60999), so that no outgoing
-# connection takes the port between this check and rank 0's listen.
+# connection takes the port between this check and rank 0's listen. It is not kept bound until then:
+# programs that listen without SO_REUSEADDR would fail.
 FIRST, LAST = 20000, 32000
 TRIES = 200
 

@@ -115,8 +115,12 @@ def check_programs(
             problem = program_problem(target.argv[0], cwd, path)
             if problem:
                 raise SpecError(f"rank {rank}: {problem}")
-        elif isinstance(target, Script) and not os.path.exists(os.path.join(cwd, target.path)):
-            raise SpecError(f"there is no script {target.path!r}")
+        elif isinstance(target, Script):
+            place = os.path.join(cwd, target.path)
+            if not os.path.exists(place):
+                raise SpecError(f"there is no script {target.path!r}")
+            if not os.access(place, os.R_OK):
+                raise SpecError(f"the script {target.path!r} cannot be read: permission denied")
 
 
 def program_problem(word: str, cwd: str | None = None, path: str | None = None) -> str:
