@@ -71,8 +71,8 @@ def test_the_command(tmp_path):
     assert "\n\nwhat to do:\n  " in told
     assert run_procession("explain", line).stdout == told
     assert run_procession("explain", "[p102]").stdout == told
-    listed = run_procession("explain").stdout
-    assert [row.split()[0] for row in listed.splitlines()] == list(entries())
+    listed = run_procession("explain").stdout.splitlines()
+    assert [row.split()[0] for row in listed] == list(entries())
     unknown = run_procession("explain", "xyzzy plugh")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert "no code or entry has 'xyzzy plugh'; procession explain lists" in unknown.stderr

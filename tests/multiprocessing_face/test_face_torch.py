@@ -6,7 +6,7 @@ from facesupport import METHODS, tidy  # noqa: F401
 from seams.system import free_port
 from support import run_python, write
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]  # new interpreters import torch
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +15,7 @@ def one_thread(monkeypatch):
 
 
 def said(tmp_path, source):
-    done = run_python(write(tmp_path / "main.py", source), timeout=55)
+    done = run_python(write(tmp_path / "main.py", source), timeout=250)
     assert (done.returncode, done.stderr) == (0, "")
     return sorted(done.stdout.splitlines())
 

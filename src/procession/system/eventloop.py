@@ -164,9 +164,9 @@ class EventLoop:
             self._allow_for_standstill(waited / 1e9 - patience, used)
         # It is not known when these became ready: this thread may have waited for a CPU since. But
         # what a look after a time stamp does not find has not happened before that stamp.
-        ready = self._look_in_order(ready)
-        self._call([fd for fd in ready if fd in self._first])
-        self._call([fd for fd in ready if fd not in self._first])
+        found = self._look_in_order(ready)
+        self._call([each for each in found if each[0] in self._first])
+        self._call([each for each in found if each[0] not in self._first])
         now = time.monotonic()
         due = [e for e in self._deadlines.items() if e[1][0] <= now and not self.holds]
         for key, entry in due:
@@ -192,20 +192,20 @@ class EventLoop:
     def hear_first(self) -> None:
         """Call the watchers of ready descriptors that come first, without waiting."""
         if self._first:
-            self._call([fd for fd in self._look_in_order([]) if fd in self._first])
+            self._call([each for each in self._look_in_order([]) if each[0] in self._first])
 
-    def _look_in_order(self, before: list[int]) -> list[int]:
+    def _look_in_order(self, before: list[int]) -> list[tuple[int, Call]]:
         """Give what is ready, in the order in which it became ready; `before` is known already."""
         self.looked_before, self._bound = self._bound, time.monotonic_ns()
         ready = [fd for fd, _ in self._epoll.poll(0)]
         self.looked = time.monotonic_ns()
         # A level-triggered epoll moves what it has reported to the end of its list.
-        return [*dict.fromkeys(before + ready)]
+        return [(fd, self._sources[fd]) for fd in dict.fromkeys(before + ready)]
 
-    def _call(self, fds: list[int]) -> None:
-        for fd in fds:
-            call = self._sources.get(fd)  # None: forgotten by a call just before
-            if call is not None:
+    def _call(self, ready: list[tuple[int, Call]]) -> None:
+        for fd, call in ready:
+            # A call just before may have forgotten it, and watch another one that has its number.
+            if self._sources.get(fd) is call:
                 call()
 
     def _take_requests(self) -> None:
