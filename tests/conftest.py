@@ -1,5 +1,6 @@
 """Every test starts clean and leaves nothing: processes, threads, descriptors, handlers, files."""
 
+import faulthandler
 import importlib.util
 import os
 import signal
@@ -9,6 +10,7 @@ import time
 import uuid
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 import procession.forkserver
@@ -46,9 +48,12 @@ def until(condition, what="the condition", patience=PATIENCE):
         pause = min(pause * 1.5, 0.05)
 
 
-def marked(mark):
-    """Give the processes, but for this one, that have the variable NAME=VALUE; no zombies."""
-    name, _, value = mark.partition("=")
+def marked(mark=None):
+    """Give the processes, but for this one, that have the variable NAME=VALUE; no zombies.
+
+    None: the variable that all processes of this test have.
+    """
+    name, _, value = (mark or f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}").partition("=")
     return processes.marked(value, name)
 
 
@@ -68,13 +73,16 @@ def pytest_runtest_setup(item):
 @pytest.fixture(autouse=True)
 def nothing_left(tmp_path_factory, monkeypatch, request):
     """Fail a test that leaves anything behind."""
+    if limit := request.node.get_closest_marker("timeout"):
+        # Stacks are written shortly before it, not sooner: to read them may crash who is at work.
+        stderr = request.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(limit.args[0] - 10, file=stderr)
     if request.node.get_closest_marker("may_leave"):
         yield
         return
     mark = f"PROCESSION_TEST={uuid.uuid4().hex}"
-    name, value = mark.split("=")
     scratch = tmp_path_factory.mktemp("scratch")
-    monkeypatch.setenv(name, value)
+    monkeypatch.setenv(*mark.split("="))
     monkeypatch.setenv("TMPDIR", str(scratch))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,6 @@ from seams.system import Remains
 from support import (
     METHODS,
     OBEDIENT,
-    PYTHON,
     QUICK,
     Launcher,
     alive,
@@ -369,8 +369,7 @@ def test_launcher_killed_while_its_agent_is_stopped(tmp_path, method):
         os.kill(server, signal.SIGSTOP)
         until(lambda: state(server) == "T", "the stop")
         launcher.signal(signal.SIGKILL)
-        mark = f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
-        until(lambda: not marked(mark), "the end of all processes")
+        until(lambda: not marked(), "the end of all processes")
 
 
 def test_launcher_killed_while_its_agent_is_in_an_import(tmp_path):
@@ -395,8 +394,7 @@ def test_launcher_killed_while_its_agent_is_in_an_import(tmp_path):
         importing = tmp_path / "importing"
         until(lambda: importing.exists() and importing.read_text().strip(), "the import")
         launcher.signal(signal.SIGKILL)
-        mark = f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
-        until(lambda: not marked(mark), "the end of all processes")
+        until(lambda: not marked(), "the end of all processes")
     assert os.listdir(tmp_path / "scratch") == []
 
 
@@ -419,9 +417,18 @@ def test_launcher_killed_when_its_agent_is_idle_already(tmp_path):
     )
     with Launcher(script) as launcher:
         assert launcher.end() == -signal.SIGKILL
-        mark = f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
-        until(lambda: not marked(mark), "the end of all processes")
+        until(lambda: not marked(), "the end of all processes")
     assert os.listdir(tmp_path / "scratch") == []
+
+
+def test_a_launch_whose_ranks_have_variables_of_the_interpreter_starts_one_agent():
+    """The first launch of a process starts its agent first of all: not one that nobody can use."""
+    program = """if True:
+        import os, procession
+        from chaos.processes import children
+        print(procession.run(os.getppid, env={"PYTHONHASHSEED": "1"}) == children(os.getpid()))
+    """
+    assert run_python("-c", program, cwd=Path(__file__).parents[2]).stdout == "True\n"
 
 
 @pytest.mark.long
@@ -464,9 +471,7 @@ if __name__ == "__main__":
 
 
 def test_a_program_that_closes_all_descriptors(tmp_path):
-    path = tmp_path / "closes_all.py"
-    path.write_text(CLOSES_ALL)
-    done = subprocess.run([PYTHON, path], capture_output=True, text=True, timeout=60)
+    done = run_python(write(tmp_path / "closes_all.py", CLOSES_ALL), timeout=60)
     assert (done.returncode, done.stdout) == (0, "no child is left\n"), done.stderr
 
 

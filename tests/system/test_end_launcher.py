@@ -70,10 +70,6 @@ class Family:
         self.launcher.__exit__(*exc)
 
 
-def mark():
-    return f"PROCESSION_TEST={os.environ['PROCESSION_TEST']}"
-
-
 KILLS = [(method, signal.SIGKILL) for method in ("forkserver", "spawn", "fork")]
 OTHERS = [("forkserver", signal.SIGTERM), ("spawn", signal.SIGHUP), ("fork", signal.SIGQUIT)]
 
@@ -91,7 +87,7 @@ def test_killed_launcher(tmp_path, method, number):
         assert len(family.pids()) == 6
         family.launcher.signal(number)
         assert family.launcher.process.wait(10) == -number
-        until(lambda: not marked(mark()), "the end of all processes")
+        until(lambda: not marked(), "the end of all processes")
 
 
 @pytest.mark.parametrize("method", METHODS)

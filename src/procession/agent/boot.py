@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 LAUNCHER = "PROCESSION_LAUNCHER"
 ROOM = 8  # descriptors that must be left for an early start; the launch itself needs some to fail
+# What an interpreter, the loader and the C library read when they start, and coverage, which is
+# begun with the interpreter.
+EARLY_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ", "VIRTUAL_ENV",
+                   "COVERAGE_PROCESS_")  # fmt: skip
 # What every interpreter that we start runs, by its path; see there.
 ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry.py")
 
@@ -46,6 +50,11 @@ class BootedAgent:
 
 
 early: list[BootedAgent] = []  # to be taken, each once
+
+
+def is_early(name: str) -> bool:
+    """Tell whether a variable is read when an interpreter starts: later, it has no effect."""
+    return name.startswith(EARLY_VARIABLES)
 
 
 def interpreter_flags() -> list[str]:

@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 MOST_IDLE = 2
 IDLE_SECONDS = 300.0
 IDLE_GOING_TIME = 2.0  # seconds that one with nothing below it may take to go
-# What an interpreter, the loader and the C library read when they start, and coverage, which is
-# begun with the interpreter.
-EARLY_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ", "VIRTUAL_ENV",
-                   "COVERAGE_PROCESS_")  # fmt: skip
 SIGNALS = tuple(sorted(signal.valid_signals()))
 
 
@@ -54,13 +50,8 @@ _lock = threading.Lock()
 _idle: list[Lease] = []
 
 
-def is_early(name: str) -> bool:
-    """Tell whether a variable is read when an interpreter starts: later, it has no effect."""
-    return name.startswith(EARLY_VARIABLES)
-
-
 def _early(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(i for i in env.items() if is_early(i[0])))
+    return tuple(sorted(i for i in env.items() if boot.is_early(i[0])))
 
 
 def key(env: Mapping[str, str], passed: Sequence[int] = ()) -> Key:

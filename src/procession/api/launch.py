@@ -222,14 +222,16 @@ def _started(given: dict[str, Any]) -> Group:
     if "procession.group.making" not in sys.modules:  # the first launch: its agent first of all
         # An agent does not outlive the thread that has started it.
         lasts = threading.current_thread() is threading.main_thread()
-        if lasts and spec.start_method == "forkserver" and not (spec.warm or spec.pass_fds):
+        # Variables that an interpreter reads when it starts need an agent that has them.
+        other = spec.pass_fds or (spec.is_python and any(map(boot.is_early, spec.env[0])))
+        if lasts and spec.start_method == "forkserver" and not (spec.warm or other):
             early = boot.start_early()
     try:
         from procession.group.making import begin_group
 
         return begin_group(spec, None, control, on_event=on_event, started=True)
     finally:
-        if early is not None and early in boot.early:
+        if early in boot.early:
             from procession.agent.pool import end_untaken
 
             end_untaken(early)
@@ -263,7 +265,6 @@ def _without_engine(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_timeout(timeout: Any) -> None:
-    if timeout is None:
-        return
-    if type(timeout) not in (int, float) or not 0 <= timeout <= threading.TIMEOUT_MAX:
+    number = type(timeout) in (int, float)
+    if timeout is not None and not (number and 0 <= timeout <= threading.TIMEOUT_MAX):
         raise SpecError(f"timeout must be seconds, 0 or more, or None, not {timeout!r}")

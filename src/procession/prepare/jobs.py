@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from procession.agent import pool
-from procession.agent.boot import check_proc, fresh_interpreter
+from procession.agent.boot import check_proc, fresh_interpreter, is_early
 from procession.agent.client import Agent
 from procession.agent.protocol import close_all
 from procession.output.wiring import Output, Streams
@@ -145,7 +145,7 @@ class RankJobs:
 
     def _early(self, rank: int) -> dict[str, str | None]:
         """Give the variables of a rank that an interpreter reads when it starts."""
-        return {n: v for n, v in self._spec.env[rank].items() if pool.is_early(n)}
+        return {n: v for n, v in self._spec.env[rank].items() if is_early(n)}
 
     # -- asking for ranks
 

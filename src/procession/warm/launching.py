@@ -32,7 +32,7 @@ from procession.values.version import __version__
 from procession.warm.templates import NAME, Gone, ListedTemplate, Unusable, ask, templates
 
 NOTHING_KEPT = "nothing is kept yet"
-# Variables that are read when an interpreter starts, beside those of `pool.EARLY_VARIABLES`: by
+# Variables that are read when an interpreter starts, beside those of `boot.EARLY_VARIABLES`: by
 # `site`, and by a `.pth` file that nearly every environment has.
 STARTING = ("HOME", "SETUPTOOLS_USE_DISTUTILS")
 # What differs in the parts of `key_text`.
@@ -56,7 +56,7 @@ class Warm:
         self.why = NOTHING_KEPT
         self.key = pool.key(env)
         self._seconds = seconds
-        self._start_env = {n: v for n, v in env.items() if pool.is_early(n) or n in STARTING}
+        self._start_env = {n: v for n, v in env.items() if boot.is_early(n) or n in STARTING}
         self._facts = facts.read_facts()
         self._text = key_text(self.key, self._start_env)
         self._booted: Agent | None = None
