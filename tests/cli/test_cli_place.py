@@ -34,7 +34,8 @@ def test_what_is_set_is_said_once_and_to_a_person(tmp_path, words, said):
             shown.append(terminal.lines)
     assert shown == [[said], []]
     done = run("-n", 2, *words, "sh", "-c", "echo $OMP_NUM_THREADS", env=env)
-    assert done.stderr == ""
+    again = run("-v", "-n", 2, *words, "true", env=env)
+    assert (done.stderr, again.stderr) == ("", f"{said}\n")
     each = said.partition("=")[2].partition(" ")[0]
     assert sorted(done.stdout.splitlines()) == [f"[0] {each}", f"[1] {each}"]
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -421,14 +420,14 @@ def test_launcher_killed_when_its_agent_is_idle_already(tmp_path):
     assert os.listdir(tmp_path / "scratch") == []
 
 
-def test_a_launch_whose_ranks_have_variables_of_the_interpreter_starts_one_agent():
+def test_a_launch_whose_ranks_have_variables_of_the_interpreter_starts_one_agent(pytestconfig):
     """The first launch of a process starts its agent first of all: not one that nobody can use."""
     program = """if True:
         import os, procession
         from chaos.processes import children
         print(procession.run(os.getppid, env={"PYTHONHASHSEED": "1"}) == children(os.getpid()))
     """
-    assert run_python("-c", program, cwd=Path(__file__).parents[2]).stdout == "True\n"
+    assert run_python("-c", program, cwd=pytestconfig.rootpath).stdout == "True\n"
 
 
 @pytest.mark.long

@@ -44,8 +44,8 @@ class Request(Value):
     are left then. notes: lines to print before it runs. logs_specs: the entry point that lays out
     logs. live: show a view of the group while it runs. status: seconds between two lines about it,
     or None. detach: give the terminal back. debug: debug the first rank that raises; False:
-    no rank can be debugged. debugpy: the port of the first rank for editors, None without. engine:
-    what is asked of an engine, None on this machine.
+    no rank can be debugged. debugpy: the port of the first rank for editors, None without. verbose:
+    print notes that are printed once. engine: what is asked of an engine, None on this machine.
     """
 
     spec: Spec
@@ -62,6 +62,7 @@ class Request(Value):
     detach: bool = False
     debug: bool | None = None
     debugpy: int | None = None
+    verbose: bool = False
     engine: EngineRequest | None = None
 
 

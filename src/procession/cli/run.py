@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from procession.cli.detach import Waiter
     from procession.cli.location import EngineRequest
     from procession.output.console import Console
-    from procession.preload.plan import Plan
 
 READ_WITHIN = 2.0  # seconds for Hydra to read the report
 HASTE = 2.0  # seconds for the last messages, when a signal has come
@@ -65,10 +64,9 @@ def run_group(
         said = where("log_dir" if request.settings.said("log_dir") else "detach")
         of_logs = f"{said} {spec.logs.dir!r}: " if spec.logs.dir else ""
         refuse(prog, f"{of_logs}cannot prepare the run: {e} [P305]")
-    threads = "" if request.json else _threads(spec, group.placed)
-    if threads and sys.stderr is not None and sys.stderr.isatty() and _is_new("threads"):
-        say_note(threads)
-    for note in (*group.notes, *([] if request.json else _advice(spec, group.plan))):
+    person = sys.stderr is not None and sys.stderr.isatty()
+    hints = _hints(request, group) if (person or request.verbose) and not request.json else ()
+    for note in (*group.notes, *hints):
         say_note(note)
     in_files = group.resources.streams.in_files  # then nothing is lost if nobody reads the output
     if group.run_dir and output is None and waiter is None:
@@ -79,11 +77,10 @@ def run_group(
     group.subscribe(_say_restart)
     if waiter is not None:
         waiter.watch(group)
-    say, watching = partial(say_line, patience=0.0), suspended(group)
-    if sys.stderr is not None and sys.stderr.isatty():
-        say = group.say  # not into a progress bar
-    if request.live or request.status is not None:
-        say, watching = group.say, _shown(group, request)
+    shown = request.live or request.status is not None
+    # Not into a progress bar.
+    say = group.say if person or shown else partial(say_line, patience=0.0)
+    watching = _shown(group, request) if shown else suspended(group)
     code = 1
     try:
         code = conduct(group, RunSignals(group, request, say), watching)
@@ -166,16 +163,17 @@ def conduct_job(job: Group, signals: RunSignals, status: float | None) -> int:
     return conduct(job, signals, _told(job, status))
 
 
-def _advice(spec: Spec, plan: Plan | None) -> list[str]:
-    """Say on a terminal, once for each script, which of its imports could be made once."""
-    if plan is None or spec.preload != "auto" or not isinstance(spec.program, Script):
-        return []
-    if sys.stderr is None or not sys.stderr.isatty():
-        return []
-    from procession.preload.advice import advice
+def _hints(request: Request, group: Group) -> Iterator[str]:
+    """Say what a person is told once, or with --verbose always."""
+    spec, again = request.spec, request.verbose
+    threads = _threads(spec, group.placed)
+    if threads and (again or _is_new("threads")):
+        yield threads
+    if group.plan is not None and spec.preload == "auto" and isinstance(spec.program, Script):
+        from procession.preload.advice import advice
 
-    said = advice(plan, os.path.join(spec.cwd, spec.program.path))
-    return [said] if said else []
+        path = os.path.join(spec.cwd, spec.program.path)
+        yield from filter(None, (advice(group.plan, path, again=again),))
 
 
 def _say_restart(event: Event) -> None:

@@ -14,19 +14,19 @@ from procession.preload.started import remember, remembered
 FILE, MOST = "advised.json", 200
 
 
-def advice(plan: Plan, script: str) -> str:
+def advice(plan: Plan, script: str, *, again: bool = False) -> str:
     """Say what a script imports in each rank and need not, and what to type.
 
-    "" if there is nothing, or if it was said before.
+    "" if there is nothing, or if it was said before, except `again`.
     """
     ours = {n for n, why in plan.skipped if why == safe.UNKNOWN}
     ours |= {n for n, why in plan.skipped if why.startswith(AFTER) and not safe.verdict(n).reason}
     names = sorted(_tops(ours))
     told = [each for each in remembered(FILE) or () if isinstance(each, int)]
     key = zlib.crc32("\0".join((os.path.realpath(script), *names)).encode(errors="replace"))
-    if not names or key in told:
+    if not names or (key in told and not again):
         return ""
-    remember(FILE, [*told, key][-MOST:])
+    remember(FILE, [*dict.fromkeys([*told, key])][-MOST:])
     all_of_it = dict.fromkeys([*_tops(plan.modules), *plan.later, *names])
     return (
         f"each rank imports {', '.join(names)}: --preload {','.join(all_of_it)} imports "
