@@ -21,7 +21,7 @@ def misplaced(rest: Sequence[str], ours: Mapping[str, Option], given: Container[
     long = word.startswith("--")
     name, equals, _ = word.partition("=") if long else (word[:2], word[2:], "")
     option = ours.get(name.replace("_", "-"))
-    if option is None or option.key in ("help", "module") or option.key in given:
+    if option is None or option.key in ("help", "module", "verbose") or option.key in given:
         return []
     follows = bool(option.metavar and not option.bare and not equals)
     own = [option.key] if long else [f"{name}'", f'{name}"']

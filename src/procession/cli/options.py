@@ -216,8 +216,7 @@ OUTPUT = (
         read=readers.seconds("seconds between two lines, 0.1 or more", 0.1, 7 * 86400 + 0.1),
         target="run.status", scope=BY_MACHINE),
     Option(("-v", "--verbose"), "",
-        "print also the notes that are printed only once on a terminal: the value of "
-        "OMP_NUM_THREADS, and imports that --preload can share (default: off)",
+        "print every time what terminals show once: OMP_NUM_THREADS and advice on --preload",
         target="run.verbose", scope=BY_MACHINE),
     Option(("--json",), "",
         "print the result as JSON on stdout at the end, and everything else on stderr",
