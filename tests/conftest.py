@@ -96,8 +96,7 @@ def nothing_left(tmp_path_factory, monkeypatch, request):
     procession.forkserver.close()
     deadline = time.monotonic() + PATIENCE
     while True:
-        left = []
-        left += [f"process {p}: {command_line(p)}" for p in marked(mark)]
+        left = [f"process {p}: {command_line(p)}" for p in marked(mark)]
         left += [f"thread {t.name}" for t in threading.enumerate() if t not in threads]
         now = descriptors()
         left += [

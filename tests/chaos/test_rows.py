@@ -14,7 +14,6 @@ from chaos.rows import NAMES
 from support import marked, run_python, until
 
 ROOT = Path(__file__).parent.parent.parent
-FEW = ("ranks_end", "launcher_killed")  # the others take long together
 LIMITS = {  # a cluster starts
     "slurm": 150,
     "machines:ssh": 150,
@@ -31,7 +30,7 @@ def run_chaos(name):
 
 def limited(name):
     marks = [pytest.mark.timeout(LIMITS[name])] if name in LIMITS else []
-    return pytest.param(name, marks=marks if name in FEW else [*marks, pytest.mark.long])
+    return pytest.param(name, marks=marks if name == "ranks_end" else [*marks, pytest.mark.long])
 
 
 @pytest.mark.parametrize("name", [limited(name) for name in NAMES])

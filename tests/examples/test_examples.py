@@ -64,7 +64,7 @@ def test_digits_with_a_rank_that_fails():
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("nproc", [2, 4])
+@pytest.mark.parametrize("nproc", [pytest.param(2, marks=pytest.mark.long), 4])
 def test_torch_ddp(nproc, tmp_path, monkeypatch):
     # Who has installed nothing but torch has no numpy.
     (tmp_path / "numpy.py").write_text("raise ModuleNotFoundError('no numpy here')\n")

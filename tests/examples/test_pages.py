@@ -20,7 +20,9 @@ RUN = [
     "../README.md",
     "quickstart.md",
     "guides/python.md",
-    pytest.param("integrations/interfaces.md", marks=[pytest.mark.jax, needs("jax")]),
+    pytest.param(
+        "integrations/interfaces.md", marks=[pytest.mark.jax, needs("jax"), pytest.mark.long]
+    ),
 ]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *DOCS.glob("*/*.md"), DOCS / "llms.txt"])
 

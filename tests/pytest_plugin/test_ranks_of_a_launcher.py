@@ -270,6 +270,7 @@ def test_a_rank_that_is_lost_is_not_asked_again(tmp_path):
     assert found.message("test_lost") == "rank 1 of 2 has ended"
 
 
+@pytest.mark.long
 def test_ctrl_c_between_two_tests(tmp_path):
     words, env = ("--ranks-from-environment", "-k", "first or alone"), {"NOTES": f"{tmp_path}/at"}
     process = begun(
