@@ -17,7 +17,13 @@ def test_an_option_behind_the_program_is_noticed(tmp_path):
     done = run("hello.py", "-n", "4", cwd=tmp_path)
     assert (done.returncode, done.stdout, said in done.stderr) == (0, "['-n', '4']\n", True)
     write(tmp_path / "takes.py", "count = '-n'")
-    silent = ("-n 1 hello.py -n 4", "-- hello.py -n 4", "hello.py -v", "takes.py -n 4")
+    silent = (
+        "-n 1 hello.py -n 4",
+        "-- hello.py -n 4",
+        "hello.py --lr 4",
+        "takes.py -n 4",
+        "hello.py -v",
+    )
     for words in (*silent, "hello.py --nproc_per_node 4", "-x A=1 hello.py -n4"):
         noticed = "went to" in run(*words.split(), cwd=tmp_path).stderr
         assert noticed == (words not in silent), words
