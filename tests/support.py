@@ -44,25 +44,23 @@ def write(path, source):
     return path
 
 
+def run_program(*argv, timeout=40, text=True, **options):
+    """Run a program to its end, its output captured as text. It reads nothing but `input`."""
+    if "input" not in options:
+        options.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.run(
+        [*map(str, argv)], capture_output=True, text=text, timeout=timeout, check=False, **options
+    )
+
+
 def run_python(*argv, timeout=30, **options):
     """Run this interpreter to its end, its output captured as text."""
-    return _to_its_end([PYTHON, *argv], timeout, options)
+    return run_program(PYTHON, *argv, timeout=timeout, **options)
 
 
 def run_procession(*words, timeout=30, **options):
     """Run the command to its end, its output captured as text."""
-    return _to_its_end([*PROCESSION, *words], timeout, options)
-
-
-def _to_its_end(argv, timeout, options):
-    return subprocess.run(
-        [*map(str, argv)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-        **options,
-    )
+    return run_program(*PROCESSION, *words, timeout=timeout, **options)
 
 
 def uncoded(text):
@@ -123,11 +121,39 @@ def say_when_in(*wanted):
 """
 
 
-class Launcher:
+class Running:
+    """A process of which threads read all that it shows. process: it."""
+
+    def _begin(self, process, *readers):
+        self.process, self.pid = process, process.pid
+        self._threads = [threading.Thread(target=reader) for reader in readers]
+        for thread in self._threads:
+            thread.start()
+
+    def is_over(self):
+        """Tell whether it has ended, and all has been read."""
+        return self.process.poll() is not None and not any(t.is_alive() for t in self._threads)
+
+    def signal(self, number):
+        os.kill(self.pid, number)
+
+    def end(self, timeout=20):
+        """Wait for its end and that of its output; gives the exit code, negative for a signal."""
+        code = self.process.wait(timeout)
+        for thread in self._threads:
+            thread.join(timeout)
+        return code
+
+    def __enter__(self):
+        return self
+
+
+class Launcher(Running):
     """A script in a process of its own that prints what it did, line by line."""
 
     def __init__(self, script, *args, **options):
-        self.process = subprocess.Popen(
+        self.lines = []
+        process = subprocess.Popen(
             [PYTHON, "-u", str(script), *map(str, args)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -135,10 +161,7 @@ class Launcher:
             text=True,
             **options,
         )
-        self.pid = self.process.pid
-        self.lines = []
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
+        self._begin(process, self._read)
 
     def _read(self):
         for line in self.process.stdout:
@@ -148,7 +171,7 @@ class Launcher:
         """Wait for a line that begins with this word; gives the rest of it."""
 
         def look():
-            ended = self.process.poll() is not None and not self._thread.is_alive()
+            ended = self.is_over()
             for line in list(self.lines):  # after that: all are there if it has ended
                 first, _, rest = line.partition(" ")
                 if first == word:
@@ -159,23 +182,10 @@ class Launcher:
 
         return until(look, f"the launcher's {word!r}", START_PATIENCE)
 
-    def signal(self, number):
-        os.kill(self.pid, number)
-
-    def end(self, timeout=20):
-        """Wait for the end; gives the exit code, negative for a signal."""
-        code = self.process.wait(timeout)
-        self._thread.join(timeout)
-        return code
-
-    def __enter__(self):
-        return self
-
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.signal(signal.SIGKILL)
-            self.process.wait()
-        self._thread.join()
+        self.end()
         self.process.stdout.close()
 
 
@@ -188,6 +198,7 @@ __all__ = [
     "SAY_WHEN_IN",
     "START_PATIENCE",
     "Launcher",
+    "Running",
     "alive",
     "descriptors",
     "failure_of",
@@ -196,6 +207,7 @@ __all__ = [
     "reader_of",
     "require",
     "run_procession",
+    "run_program",
     "run_python",
     "shell",
     "until",

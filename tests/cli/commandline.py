@@ -10,11 +10,10 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
 
 import pytest
 
-from support import PROCESSION, START_PATIENCE, until
+from support import PROCESSION, START_PATIENCE, Running, run_program, until
 
 KEY = {"PROCESSION_JOB_KEY": "0123456789abcdef-of-this-test"}
 PATIENCE = 100  # seconds: several interpreters start on a busy machine
@@ -45,19 +44,9 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def command(*words, timeout=40, text=True, **options):
+def command(*words, **options):
     """Run `procession` with these words to its end, its output captured."""
-    options.setdefault("stdin", subprocess.DEVNULL)
-    if "input" in options:
-        del options["stdin"]
-    return subprocess.run(
-        [*PROCESSION, *map(str, words)],
-        capture_output=True,
-        text=text,
-        timeout=timeout,
-        check=False,
-        **options,
-    )
+    return run_program(*PROCESSION, *words, **options)
 
 
 def run(*words, **options):
@@ -78,24 +67,14 @@ def only(directory):
     return path
 
 
-class _Seen:
-    """A command of which threads read all that it shows.
-
-    process: it. text: gives what was read so far, bytes.
-    """
-
-    def _begin(self, process, *readers):
-        self.process, self.pid = process, process.pid
-        self._threads = [threading.Thread(target=reader) for reader in readers]
-        for thread in self._threads:
-            thread.start()
+class _Seen(Running):
+    """A command that shows something. text: gives what was read so far, bytes."""
 
     def shows(self, *parts, patience=START_PATIENCE):
         """Wait until all of these have been shown."""
 
         def look():
-            reading = any(t.is_alive() for t in self._threads)
-            ended = self.process.poll() is not None and not reading
+            ended = self.is_over()
             text = self.text()  # after that: all, if it has ended
             if all(part in text for part in parts):
                 return True
@@ -104,19 +83,6 @@ class _Seen:
             return False
 
         until(look, f"{parts} to be shown", patience)
-
-    def signal(self, number):
-        os.kill(self.pid, number)
-
-    def end(self, timeout=20):
-        """Wait for the end of the command and of its output; gives the exit code."""
-        code = self.process.wait(timeout)
-        for thread in self._threads:
-            thread.join(timeout)
-        return code
-
-    def __enter__(self):
-        return self
 
 
 class Watched(_Seen):

@@ -1,12 +1,11 @@
 """What a pipe behind the command gets: whole lines, prefixes, nothing lost, nothing harmful."""
 
 import re
-import subprocess
 
 import pytest
 from commandline import PROCESSION, good, only, run
 
-from support import write
+from support import run_program, write
 
 
 @pytest.mark.parametrize(("nproc", "tee"), [(1, []), (4, []), (4, ["-t", "3"])], ids=str)
@@ -55,14 +54,9 @@ def test_two_streams_in_one_pipe_share_no_line(tmp_path):
                 os.write(2, piece)
         """,
     )
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" 2>&1', "sh", *PROCESSION, "run", "-n", "2", script],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=True,
-    )
+    line = 'exec "$@" 2>&1'
+    done = run_program("sh", "-c", line, "sh", *PROCESSION, "run", "-n", "2", script)
+    assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert len(lines) == 12_000
     assert all(re.fullmatch(r"\[[01]\] (out|err) \d+ of \1", line) for line in lines)

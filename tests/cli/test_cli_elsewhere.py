@@ -1,12 +1,10 @@
 """Runs on other machines of a Slurm cluster, by the number of their job; Slurm is played."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
-from support import write
+from support import run_procession, write
 
 RUNS = "JobId=77 JobName=x JobState=RUNNING NodeList=n[3-4] BatchHost=n3"
 
@@ -19,9 +17,8 @@ def ask(tmp_path):
         write(tmp_path / "bin" / "scontrol", f"#!/bin/sh\necho '{facts}'\n").chmod(0o755)
         write(tmp_path / "bin" / "srun", '#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n').chmod(0o755)
         path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        line = [sys.executable, "-m", "procession", *words]
         env = {**os.environ, **(env or {}), "PATH": path}
-        return subprocess.run(line, env=env, capture_output=True, text=True, timeout=60)
+        return run_procession(*words, env=env, timeout=60)
 
     return ask
 

@@ -1,13 +1,12 @@
 """procession where it cannot be what its user wants: another system, another environment."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 from commandline import run
 
-from support import write
+from support import run_python, write
 
 ON_LINUX = "procession runs on Linux, not on {}: use a Linux machine, container or WSL"
 
@@ -17,9 +16,7 @@ ON_LINUX = "procession runs on Linux, not on {}: use a Linux machine, container 
 def test_other_systems_are_told_in_a_line(system, module):
     for argv, lines in (("/bin/procession-torchrun", 1), ("C:\\\\procession", 1), ("-c", None)):
         code = f"import sys; sys.platform = {system!r}; sys.argv[0] = {argv!r}; import {module}"
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
-        )
+        done = run_python("-c", code)
         assert done.returncode == 1
         said = done.stderr.splitlines()
         assert said[-1].removeprefix("ImportError: ") == ON_LINUX.format(system)

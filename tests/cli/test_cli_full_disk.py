@@ -7,7 +7,7 @@ import sys
 import pytest
 from commandline import run
 
-from support import PROCESSION, write
+from support import PROCESSION, run_program, write
 
 ALONE = ("unshare", "-m", "--propagation", "private")
 # Makes a small disk in a mount namespace of its own, and runs there what follows.
@@ -21,15 +21,8 @@ exec "$@"
 def on_small_disk(size, disk, *words, **options):
     """Run words where `disk` is the mount point of a disk of this size."""
     disk.mkdir()
-    done = subprocess.run(
-        [*ALONE, "sh", "-c", ON_SMALL_DISK, "sh", size, str(disk), *map(str, words)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-        **options,
-    )
+    there = "sh", size, disk
+    done = run_program(*ALONE, "sh", "-c", ON_SMALL_DISK, *there, *words, **options)
     if done.returncode in (77, 126, 127) or done.stderr.startswith("unshare:"):
         pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
     return done
@@ -133,10 +126,8 @@ def test_a_console_on_a_full_disk(words):
 
 
 def test_a_reader_that_has_gone_is_no_loss():
-    done = subprocess.run(
-        f"{sys.executable} -m procession doctor | true; exit ${{PIPESTATUS[0]}}",
-        shell=True, executable="/bin/bash", capture_output=True, text=True, timeout=40, check=False,
-    )  # fmt: skip
+    line = f"{sys.executable} -m procession doctor | true; exit ${{PIPESTATUS[0]}}"
+    done = run_program("/bin/bash", "-c", line)
     assert (done.returncode, done.stderr) == (0, "")
 
 

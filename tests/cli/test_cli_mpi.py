@@ -2,14 +2,13 @@
 
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
 from commandline import PROCESSION, run
 
 from seams.system import free_port
-from support import write
+from support import run_program, write
 
 OF_OTHERS = ("OMPI_", "PMIX_", "PMI_", "MPI_", "SLURM_", "MASTER_")
 ENV = {n: v for n, v in os.environ.items() if not n.startswith(OF_OTHERS)}
@@ -34,10 +33,8 @@ needs_hydra = pytest.mark.skipif(
 
 
 def mpirun(*words, where=(), timeout=300):
-    return subprocess.run(
-        ["mpirun.mpich", "-n", "2", *where, *PROCESSION, "run", *map(str, words)],
-        capture_output=True, text=True, timeout=timeout, env=ENV, check=False,
-    )  # fmt: skip
+    mpirun = ("mpirun.mpich", "-n", 2, *where)
+    return run_program(*mpirun, *PROCESSION, "run", *words, timeout=timeout, env=ENV)
 
 
 @needs_hydra
@@ -93,5 +90,5 @@ def test_a_descriptor_that_is_asked_for(number, way, tmp_path):
     script = write(tmp_path / "show.py", SHOW.format(fd=number))
     words = [*PROCESSION, "run", "--pass-fds", str(number), *way, str(script)]
     shell = ["bash", "-c", f'exec "$@" {number}<<<hello', "bash", *words]
-    done = subprocess.run(shell, capture_output=True, text=True, timeout=300, check=False)
+    done = run_program(*shell, timeout=300)
     assert done.stdout == "hello\n", done.stderr

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -13,7 +12,7 @@ from commandline import good, only, run
 
 from seams.cli import read_request
 from seams.values import words_of
-from support import run_python, write
+from support import run_program, run_python, write
 
 TORCHRUN = Path(sys.executable).with_name("procession-torchrun")
 SEE = """
@@ -220,9 +219,7 @@ def test_interpreter_line_that_leads_nowhere(here):
 
 
 def torchrun(*words):
-    return subprocess.run(
-        [TORCHRUN, *words], capture_output=True, text=True, timeout=40, check=False
-    )
+    return run_program(TORCHRUN, *words)
 
 
 def test_torchrun_by_path_takes_torchruns_abbreviations(here):

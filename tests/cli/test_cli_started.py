@@ -3,12 +3,11 @@
 import json
 import os
 import shutil
-import subprocess
 
 import pytest
 from commandline import PROCESSION, command, run
 
-from support import run_python, write
+from support import run_program, run_python, write
 
 NAMES = ("RANK", "LOCAL_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK",
          "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")  # fmt: skip
@@ -104,10 +103,7 @@ def test_the_report_and_the_result_speak_of_the_job(tmp_path):
 
 
 def mpirun(*words):
-    return subprocess.run(
-        [*MPIRUN, *map(str, words)], env=environment({}), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=50, check=False,
-    )  # fmt: skip
+    return run_program(*MPIRUN, *words, env=environment({}), timeout=50)
 
 
 @needs_mpirun

@@ -6,8 +6,6 @@ import pickle
 import re
 import signal
 import stat
-import subprocess
-import sys
 import threading
 import time
 
@@ -24,7 +22,7 @@ from seams.control import (
     runtime_directory,
 )
 from seams.system import directories
-from support import QUICK, until
+from support import QUICK, run_python, until
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
 
@@ -143,8 +141,7 @@ def test_another_user_is_refused():
         place = runtime_directory()
         os.chmod(place, 0o711)  # as if somebody had opened them
         os.chmod(os.path.join(place, group.run_id), 0o666)
-        line = [sys.executable, "-Ic", VISIT, place, group.run_id]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+        done = run_python("-Ic", VISIT, place, group.run_id, timeout=60)
         assert (done.stdout, done.stderr) == ("heard b''\n", "")
         os.chmod(place, 0o700)
         with connected() as connection:

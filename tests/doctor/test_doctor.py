@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
 from seams.cli import doctor
 from seams.system import Cgroups, accelerators
+from support import run_python
 
 CODE = """
 import sys
@@ -21,10 +21,7 @@ NEEDED = {"subreaper", "parent_death_signal", "memfd_create", "eventfd", "proc",
 
 
 def run(*words, code=CODE, **env):
-    return subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=300,
-        env={**os.environ, **env}, check=False,
-    )  # fmt: skip
+    return run_python("-c", code, *words, timeout=300, env={**os.environ, **env})
 
 
 REFUSED = CODE.replace(

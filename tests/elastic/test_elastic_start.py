@@ -1,8 +1,6 @@
 """`start_processes` and the `PContext` that it returns: functions and programs."""
 
-import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -25,7 +23,7 @@ from procession.elastic import (
     SubprocessContext,
     start_processes,
 )
-from support import write
+from support import run_python, write
 
 METHODS = ["spawn", "forkserver", "fork"]
 
@@ -121,10 +119,7 @@ def test_programs_run_where_this_process_is_and_rank_0_has_its_input(specs, tmp_
         assert not start_processes("sh", "sh", args, log_dir="logs").wait().is_failed()
         """,
     )
-    done = subprocess.run(
-        [os.sys.executable, script], input="hello\n", capture_output=True, text=True,
-        cwd=tmp_path, timeout=30, check=False,
-    )  # fmt: skip
+    done = run_python(script, input="hello\n", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"hello {tmp_path}\n"), done.stderr
 
 

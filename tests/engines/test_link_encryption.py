@@ -18,7 +18,7 @@ from procession import SpecError
 from seams.system import free_port
 from seams.wire import MAGIC, PART, Message, Wire, WireError, tunnel
 from seams.wire import wire as wire_module
-from support import write
+from support import run_program, write
 
 KEY = b"k" * 32
 CAN, CANNOT = b"\1", b"\0"
@@ -115,9 +115,7 @@ def of_newer(python, path, folder, nodes, how):
         """,
     )
     env = {**os.environ, "PYTHONPATH": path}
-    return subprocess.run(
-        [python, script], env=env, capture_output=True, text=True, timeout=60, check=False
-    )
+    return run_program(python, script, env=env, timeout=60)
 
 
 def test_both_ends_newer_and_node_processes_that_cannot(python, path, tmp_path):

@@ -7,13 +7,12 @@ import inspect
 import json
 import re
 import shutil
-import subprocess
 
 import pytest
 from pages import ROOT
 
 import procession.xla
-from support import require, run_python
+from support import require, run_program, run_python
 
 DOCS = ROOT / "docs"
 
@@ -83,10 +82,7 @@ def test_mpirun():
     there = named("integrations/launchers.md", "mpirun and mpiexec")
     missing = []
     for category in ("general", "mapping", "ranking", "binding", "launch", "output", "input"):
-        done = subprocess.run(
-            ["mpirun", "--allow-run-as-root", "--help", category],
-            capture_output=True, text=True, timeout=30, check=False,
-        )  # fmt: skip
+        done = run_program("mpirun", "--allow-run-as-root", "--help", category)
         options = re.findall(r"^ *(-\S+)", done.stdout, re.MULTILINE)
         missing += [
             words

@@ -3,11 +3,10 @@
 import os
 import platform
 import signal
-import subprocess
 
 import pytest
 
-from support import PYTHON, Launcher, gone, marked, until, write
+from support import PYTHON, Launcher, gone, marked, run_program, until, write
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="numbers of x86-64")
 EPERM, ENOSYS = 1, 38
@@ -72,14 +71,7 @@ WORK = """
 
 def denied(tmp_path, facility, error, script, *words):
     deny = write(tmp_path / "deny.py", DENY)
-    done = subprocess.run(
-        [PYTHON, str(deny), str(NUMBERS[facility]), str(error), str(script), *words],
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-        cwd=tmp_path,
-    )
+    done = run_program(PYTHON, deny, NUMBERS[facility], error, script, *words, cwd=tmp_path)
     if "no filters here" in done.stderr:
         pytest.skip("no filters here")
     return done
@@ -161,13 +153,7 @@ def test_without_proc_or_with_that_of_another_namespace(tmp_path, what, before, 
         pytest.skip("only root may hide /proc")
     source = f'import os, procession\nprocession.run(os.getpid, nproc=2, start_method="{method}")\n'
     script = write(tmp_path / "work.py", source)
-    done = subprocess.run(
-        ["unshare", *what, "sh", "-c", f"{before} exec {PYTHON} {script}"],
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
+    done = run_program("unshare", *what, "sh", "-c", f"{before} exec {PYTHON} {script}")
     if "unshare:" in done.stderr or "mount:" in done.stderr:
         pytest.skip(f"not here: {done.stderr}")
     assert done.returncode == 1

@@ -1,13 +1,12 @@
 """torch: rendezvous from the environment, tensors in shared memory, `@record`, data loaders."""
 
 import json
-import subprocess
 import tempfile
 
 import pytest
 
 import procession
-from support import METHODS, PROCESSION, PYTHON, run_procession, run_python, write
+from support import METHODS, PROCESSION, PYTHON, run_procession, run_program, run_python, write
 
 # Not imported here: a test process with torch in it would make every test behind this one slow.
 pytestmark = pytest.mark.torch
@@ -190,8 +189,7 @@ def test_data_loader_without_enough_shared_memory(tmp_path):
     )
     mount = 'mount -t tmpfs -o size=1m small /dev/shm || exit 77; exec "$@"'
     alone = ("unshare", "-m", "--propagation", "private", "sh", "-c", mount, "sh")
-    words = [*alone, *PROCESSION, "run", "-n", "1", script]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=50, check=False)
+    done = run_program(*alone, *PROCESSION, "run", "-n", "1", script, timeout=50)
     if done.returncode in (77, 127) or done.stderr.startswith("unshare:"):
         pytest.skip(f"no small /dev/shm can be mounted here: {done.stderr.strip()}")
     assert " of 1.0 MB: if it was full, make it larger (docker run --shm-size=8g)" in done.stderr

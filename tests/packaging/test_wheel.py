@@ -1,7 +1,6 @@
 """What people install: the wheel, in an environment that has nothing else."""
 
 import os
-import subprocess
 import sys
 import zipfile
 from email.parser import Parser
@@ -9,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from support import run_program
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(180)
 
 
 def done(*argv, **options):
     """Run a program to its end, which must be good; gives what it said."""
-    ran = subprocess.run(
-        [*map(str, argv)], capture_output=True, text=True, timeout=120, check=False,
-        stdin=subprocess.DEVNULL, **options,
-    )  # fmt: skip
+    ran = run_program(*argv, timeout=120, **options)
     assert ran.returncode == 0, (argv, ran.stdout, ran.stderr)
     return ran.stdout
 

@@ -1,10 +1,8 @@
 """What is done about faults of libraries that show more often after early imports."""
 
-import subprocess
-
 import pytest
 
-from support import PROCESSION, write
+from support import PROCESSION, run_program, write
 
 TRAINING = """
 import torch
@@ -32,6 +30,5 @@ def test_a_training_ends_though_its_model_outlives_the_process_group(tmp_path, m
     """From the second run on, when all imports are known, it hung in one of four runs."""
     script = write(tmp_path / "training.py", TRAINING)
     for _ in range(6):
-        done = subprocess.run([*PROCESSION, "run", "-n", "2", script], capture_output=True,
-                              text=True, timeout=40, check=False)  # fmt: skip
+        done = run_program(*PROCESSION, "run", "-n", "2", script)
         assert done.returncode == 0, done.stderr

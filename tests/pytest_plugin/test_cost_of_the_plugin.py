@@ -1,7 +1,6 @@
 """A session without tests in ranks pays next to nothing for the plugin."""
 
-import subprocess
-import sys
+from support import run_python
 
 PROGRAM = """
 import sys
@@ -13,9 +12,8 @@ print("torch" in sys.modules)
 
 
 def test_the_plugin_imports_neither_torch_nor_the_group_code():
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=50
-    )
+    done = run_python("-c", PROGRAM, timeout=50)
+    assert done.returncode == 0
     ours, torch = done.stdout.splitlines()
     names = ("", ".fixtures", ".marks", ".plugin", ".sharedfixtures")
     assert ours == str([f"procession.pytest{name}" for name in names])

@@ -2,8 +2,8 @@
 
 import os
 import signal
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rankwork import whoami
@@ -104,12 +104,8 @@ def test_a_stopped_rank_is_ended(tmp_path):
 
 def test_stop_from_another_thread_and_many_at_once():
     group = procession.start(["sleep", "100"], nproc=2, stop=OBEDIENT)
-    threads = [threading.Thread(target=group.stop) for _ in range(8)]
-    threads += [threading.Thread(target=group.kill) for _ in range(2)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    with ThreadPoolExecutor(10) as threads:
+        list(threads.map(lambda end: end(), [group.stop] * 8 + [group.kill] * 2))
     endings(group)
 
 
@@ -203,11 +199,8 @@ def test_groups_at_the_same_time_in_threads():
             procession.run(shell(f"[ $RANK = 1 ] && exit {n}; exec sleep 100"), nproc=3)
         outcomes[n] = caught.value.cause.exit.code
 
-    threads = [threading.Thread(target=bad if n % 2 else good, args=(n,)) for n in range(1, 13)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    with ThreadPoolExecutor(12) as threads:
+        list(threads.map(lambda n: (bad if n % 2 else good)(n), range(1, 13)))
     assert outcomes == {n: n if n % 2 else [0, 1, 2] for n in range(1, 13)}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import procession
 from procession import Logs, Std
-from support import run_procession, write
+from support import run_procession, run_program, write
 
 # tests/preload/test_sound_end.py has what is held at the end; here is what is seen of it.
 LAST_WORDS = {
@@ -59,9 +59,7 @@ LAST_WORDS = {
 
 def ended(command, place, **options):
     place.mkdir()
-    done = subprocess.run(
-        [*command, place], capture_output=True, text=True, timeout=60, check=False, **options
-    )
+    done = run_program(*command, place, timeout=60, **options)
     files = {n: (place / n).read_bytes() for n in os.listdir(place)}
     return done.stdout, done.stderr, done.returncode, files
 

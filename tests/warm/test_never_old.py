@@ -10,12 +10,6 @@ from tree import Tree
 STEPS = int(os.environ.get("PROCESSION_FUZZ_STEPS", "100"))
 
 
-@pytest.fixture(scope="module")
-def importer():
-    with Importer() as running:
-        yield running
-
-
 def walk(importer, root, seed, steps):
     """Change a tree at random; each time compare what is kept with a cold import."""
     tree = Tree(root, seed)
@@ -39,9 +33,10 @@ def walk(importer, root, seed, steps):
 
 
 @pytest.mark.timeout(120 + STEPS)
-def test_fuzz(importer, tmp_path):
+def test_fuzz(tmp_path):
     seed = int(os.environ.get("PROCESSION_FUZZ_SEED") or random.randrange(1 << 32))
     print(f"PROCESSION_FUZZ_SEED={seed} PROCESSION_FUZZ_STEPS={STEPS}")
-    used, why = walk(importer, tmp_path, seed, STEPS)
+    with Importer() as importer:
+        used, why = walk(importer, tmp_path, seed, STEPS)
     print(f"used {used} of {STEPS}; faults: {sum('while' in w for w in why)}")
     assert used > STEPS // 10
