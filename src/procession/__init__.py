@@ -6,6 +6,8 @@ They start together, fail together, say why, and leave nothing behind.
 
     values = procession.run(train, args=(config,), nproc=4)
     procession.run(["python", "train.py"], nproc=4)
+
+PYTEST_DONT_REWRITE: pytest in ranks would warn that it comes too late to rewrite this package.
 """
 
 from __future__ import annotations

@@ -77,19 +77,30 @@ def test_dry_run(tmp_path):
     assert "as asked" in good("-n", "1", "--dry-run", "--preload", "none", path)
 
 
+def test_warnings_are_what_the_ranks_own_variable_says(tmp_path):
+    """Not that of the launcher; and pytest has nothing to warn of."""
+    write(tmp_path / "test_a.py", "import sys\ndef test(): assert sys.warnoptions == ['error']\n")
+    words = "-x", "PYTHONWARNINGS=error", "-m", "pytest", "-W", "error"
+    env = {**os.environ, "PYTHONWARNINGS": "default"}
+    good("-n", "1", *words, cwd=tmp_path, env=env)
+
+
 def test_a_terminal_is_told_once_what_each_rank_imports(tmp_path):
     require("numpy")
     write(tmp_path / "site-packages" / "nobodys.py", "")
-    env = {**os.environ, "PYTHONPATH": str(tmp_path / "site-packages")}
+    own = {"PYTHONPATH": str(tmp_path / "site-packages"), "XDG_CACHE_HOME": str(tmp_path)}
+    env = {**os.environ, **own}
     path = write(tmp_path / "main.py", "import nobodys, numpy\nprint('ends')\nimport yaml, sys\n")
     said = []
-    for words in (path,), (path,), ("--preload", "none", path), ("--json", path):
-        with Terminal("run", "-n", "1", *words, env=env) as terminal:
+    first = ("-v", path), (path,), ("-m", "main")
+    for words in (*first, ("-m", "main"), (path,), ("--preload", "none", path), ("--json", path)):
+        with Terminal("run", "-n", "1", *words, env=env, cwd=tmp_path) as terminal:
             terminal.process.wait(60)
             terminal.shows(b"ends")
             said.append(bytes(terminal.screen))
-    assert b"each rank imports nobodys, yaml: --preload numpy,nobodys,yaml imports" in said[0]
-    assert all(b"each rank imports" not in screen for screen in said[1:])
+    for screen in said[:3]:
+        assert b"each rank imports nobodys, yaml: --preload numpy,nobodys,yaml imports" in screen
+    assert all(b"each rank imports" not in screen for screen in said[3:])
     assert run("-n", "1", "--preload", "numpy,nobodys", path, env=env).stderr == ""
     other = write(tmp_path / "other.py", "import nobodys, numpy")
     assert run("-n", "1", other, env=env).stderr == ""  # not on a terminal

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -420,14 +421,24 @@ def test_launcher_killed_when_its_agent_is_idle_already(tmp_path):
     assert os.listdir(tmp_path / "scratch") == []
 
 
-def test_a_launch_whose_ranks_have_variables_of_the_interpreter_starts_one_agent(pytestconfig):
-    """The first launch of a process starts its agent first of all: not one that nobody can use."""
-    program = """if True:
-        import os, procession
-        from chaos.processes import children
-        print(procession.run(os.getppid, env={"PYTHONHASHSEED": "1"}) == children(os.getpid()))
+@pytest.mark.parametrize("words", [(), ("-m", "procession", "run", "-x", "PYTHONHASHSEED=1")])
+def test_a_launch_whose_ranks_have_variables_of_the_interpreter_has_one_agent(tmp_path, words):
+    """Its agent starts first of all: not one that nobody can use."""
+    program = """
+        import os, procession, sys
+        from chaos.processes import children, parent
+
+        def look():
+            return children(parent(os.getppid())) == [os.getppid()]
+
+        if "RANK" not in os.environ:
+            print(*procession.run(look, env={"PYTHONHASHSEED": "1"}))
+        else:
+            print(look())
     """
-    assert run_python("-c", program, cwd=pytestconfig.rootpath).stdout == "True\n"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = run_python(*words, write(tmp_path / "main.py", program), env=env)
+    assert done.stdout == "True\n", done.stderr
 
 
 @pytest.mark.long

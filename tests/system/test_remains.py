@@ -3,15 +3,19 @@
 import ctypes
 import os
 import signal
+import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
 import procession
+from chaos.processes import parent
 from procession import GroupFailed
-from support import METHODS, OBEDIENT, until
+from support import METHODS, OBEDIENT, shell, until
 
 MEMORY = 100 << 20
+ROOT, LAST_PID = os.geteuid() == 0, "/proc/sys/kernel/ns_last_pid"
 
 
 def large_family(place):
@@ -48,9 +52,26 @@ def test_group_is_over_when_memory_and_files_are_given_up(tmp_path, method):
     until(lambda: len(list(tmp_path.glob("[co]*"))) == 4, "the families")
     with pytest.raises(BlockingIOError):
         os.read(held, 1)
-    with open(f"/proc/{group.pids()[0]}/stat") as f:
-        os.kill(int(f.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    os.kill(parent(group.pids()[0]), signal.SIGKILL)
     with pytest.raises(GroupFailed):
         group.wait(20)
     assert os.read(held, 1) == b""  # nobody has it any more
     os.close(held)
+
+
+@pytest.mark.skipif(not ROOT or not os.access(LAST_PID, os.W_OK), reason="nobody may choose a pid")
+def test_who_has_the_number_of_a_rank_that_had_ended_lives_on():
+    program = shell("test $RANK = 0 || exec sleep 1000")
+    group = procession.start(program, nproc=2, stop=OBEDIENT)
+    first, second = group.pids().values()
+    until(lambda: not os.path.exists(f"/proc/{first}"), "the end of rank 0")
+    others = []
+    while not others or others[-1].pid != first:
+        Path(LAST_PID).write_text(str(first - 1))
+        others.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True))
+    os.kill(parent(second), signal.SIGKILL)
+    with pytest.raises(GroupFailed):
+        group.wait(20)
+    assert others[-1].poll() is None
+    for other in others:
+        other.communicate()

@@ -67,18 +67,17 @@ def interpreter_flags() -> list[str]:
         "b": flags.bytes_warning,
         "v": flags.verbose,
         "q": flags.quiet,
+        "I": flags.isolated,
+        "E": flags.ignore_environment,
+        "s": flags.no_user_site,
+        "P": getattr(flags, "safe_path", False),
+        "S": flags.no_site,
     }
     given = [f"-{letter * count}" for letter, count in simple.items() if count]
-    if flags.isolated:
-        given.append("-I")
-    else:
-        given += ["-E"] * bool(flags.ignore_environment) + ["-s"] * bool(flags.no_user_site)
-        given += ["-P"] * bool(getattr(flags, "safe_path", False))
-    given += ["-S"] * bool(flags.no_site)
-    warnings = list[str](sys.warnoptions)
-    if flags.dev_mode and warnings == ["default"]:
-        warnings = []
-    given += [f"-W{option}" for option in warnings]
+    # What the other one has by its own environment, or by -X dev.
+    variable = "" if flags.ignore_environment else os.environ.get("PYTHONWARNINGS", "")
+    implied = [*variable.split(","), *["default"] * flags.dev_mode]
+    given += [f"-W{option}" for option in sys.warnoptions if option not in implied]
     for name, value in getattr(sys, "_xoptions", {}).items():
         given.append(f"-X{name}" if value is True else f"-X{name}={value}")
     return given

@@ -102,11 +102,13 @@ def _keep(lease: Lease) -> list[Agent]:
 
 
 def _take_early(wanted: Key) -> None:
-    """Take what the command started early; of its key, only variables may have changed since."""
+    """Take what was started early, or end it; of its key, variables and `passed` may differ."""
     while boot.early:
         started = boot.early[-1]
-        its_own = (*wanted[:2], _early(started.env), *wanted[3:-2], (), wanted[-1])
-        _idle.append(Lease(its_own, NOTHING, Agent(started.pid, started.sock)))
+        if wanted == (*wanted[:2], _early(started.env), *wanted[3:-2], (), wanted[-1]):
+            _idle.append(Lease(wanted, NOTHING, Agent(started.pid, started.sock)))
+        else:
+            started.end()
         boot.early.pop()  # not before: each one is known all the time, see `others_than`
 
 

@@ -65,7 +65,7 @@ def start(
     args, kwargs: arguments of the function, or `args` of the command. Equal for all ranks, or a
         mapping from rank to arguments.
     env: variables to add to the environment of this process, for all ranks or by rank. None removes
-        a variable.
+        a variable. A function has the `sys.path` of this process, whatever PYTHONPATH is there.
     devices: the kind of accelerator to assign, one device per rank: "cuda", "rocm", "intel",
         "ascend", "neuron", "tpu", "jax", or "auto" to detect the kind. None: no assignment.
     cwd: the directory of the ranks. None: the directory of this process.
@@ -222,9 +222,7 @@ def _started(given: dict[str, Any]) -> Group:
     if "procession.group.making" not in sys.modules:  # the first launch: its agent first of all
         # An agent does not outlive the thread that has started it.
         lasts = threading.current_thread() is threading.main_thread()
-        # Variables that an interpreter reads when it starts need an agent that has them.
-        other = spec.pass_fds or (spec.is_python and any(map(boot.is_early, spec.env[0])))
-        if lasts and spec.start_method == "forkserver" and not (spec.warm or other):
+        if lasts and spec.start_method == "forkserver" and not spec.warm:
             early = boot.start_early()
     try:
         from procession.group.making import begin_group

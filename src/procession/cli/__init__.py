@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None, *, torchrun: bool = False) -> int:
     """Run the command line; returns the exit code, also after Ctrl-C.
 
     For a launch, an agent starts meanwhile. One that may get an agent that was kept looks for that
-    first, and one whose ranks inherit descriptors starts another. torchrun: it is that of torchrun.
+    first. torchrun: it is that of torchrun.
     Raises SystemExit(2) for a wrong one.
     """
     words = list(sys.argv[1:] if argv is None else argv)
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None, *, torchrun: bool = False) -> int:
         if (
             launch is not None
             and not later
-            and not any(w.startswith(("--warm", "--pass-fds")) for w in launch)
+            and not any(w.startswith("--warm") for w in launch)
             and not TELLING.intersection(launch)
         ):
             start_early()

@@ -20,7 +20,6 @@ from procession.prepare.placing import THREADS, Placed
 from procession.rules.tables import Phase
 from procession.values.errors import GroupFailed, SpecError
 from procession.values.events import Event
-from procession.values.program import Script
 from procession.values.spec import Spec
 
 TYPE_CHECKING = False
@@ -169,11 +168,10 @@ def _hints(request: Request, group: Group) -> Iterator[str]:
     threads = _threads(spec, group.placed)
     if threads and (again or _is_new("threads")):
         yield threads
-    if group.plan is not None and spec.preload == "auto" and isinstance(spec.program, Script):
+    if group.plan is not None and spec.preload == "auto":
         from procession.preload.advice import advice
 
-        path = os.path.join(spec.cwd, spec.program.path)
-        yield from filter(None, (advice(group.plan, path, again=again),))
+        yield from filter(None, (advice(group.plan, f"{spec.cwd} {spec.name}", again=again),))
 
 
 def _say_restart(event: Event) -> None:

@@ -7,6 +7,7 @@ go on in the launcher's own lifecycle, which has been in step with the agent's.
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -123,7 +124,10 @@ class Orphans(Record):
     def _sweep(self) -> None:
         if self._remains is None:
             server = self._server
-            sessions = {r.pid for r in self._ranks.records if r.pid is not None}
+            # Of a rank that the agent has reaped, another process may have the number by now.
+            reaped = {r.pid for r in self._ranks.records if r.cpu_seconds is not None}
+            reused = {pid for pid in reaped if os.path.exists(f"/proc/{pid}")}
+            sessions = {r.pid for r in self._ranks.records if r.pid is not None} - reused
             self._remains = Remains(server.pid, server.began, own_mark(), server.page, sessions)
             self._look_at_processes()
 

@@ -78,9 +78,8 @@ class Ranks:
         if self.records:
             self._oom = OomWatch()
             self.close()
-        numbers = range(self.spec.nproc)
-        self.records = [RankRecord(rank, attempt=self.life.attempt) for rank in numbers]
-        self.asked = [False] * len(numbers)
+        self.records = [RankRecord(r, attempt=self.life.attempt) for r in range(self.spec.nproc)]
+        self.asked = [False] * self.spec.nproc
 
     def renew(self, rank: int) -> None:
         """Expect a new process of one rank."""
@@ -295,9 +294,8 @@ class KnownEnds(Record):
         first = self._ranks.spec.node.first(self._ranks.spec.nproc)
         at = {stack.rank - first: stack for stack in stacks}
         found = [self.of_rank(r, read=read, stack=at.get(r)) for r in range(self._ranks.spec.nproc)]
-        run_dir = self._run_dir
         return ends.group_end(
-            self._ranks.spec, self._ranks.life, found, notes, run_dir, at, stacks_file
+            self._ranks.spec, self._ranks.life, found, notes, self._run_dir, at, stacks_file
         )
 
     @property
@@ -308,11 +306,10 @@ class KnownEnds(Record):
     @property
     def none_started(self) -> bool:
         """Whether no rank got a process, for one reason."""
-        records = self._ranks.records
-        had = any(record.pid is not None for record in records)
-        failures = self._ranks.life.failures
-        why = bool(failures) and records[failures[0]].start_fault is not None
-        return why and self._ranks.life.attempt == 0 and not had
+        life, records = self._ranks.life, self._ranks.records
+        if life.attempt or not life.failures or any(r.pid is not None for r in records):
+            return False
+        return records[life.failures[0]].start_fault is not None
 
     def of_start(self, why: str, notes: Sequence[str]) -> GroupEnd:
         """Say once, for all ranks, that none was started; why: the reason."""
