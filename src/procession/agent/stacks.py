@@ -205,7 +205,7 @@ def _look_at(taken: Taken, pidfd: int) -> int:
         return -1
     if pidfd < 0 or not (state.catches(GENTLE) and state.catches(SIGNAL)):
         return -1
-    if state.blocks(SIGNAL):  # another thread would get it, and show its own stack
+    if state.blocked >> (SIGNAL - 1) & 1:  # another thread would get it, and show its own stack
         taken.state = "has its signals blocked"
         return -1
     return _memory_file(taken.pid)

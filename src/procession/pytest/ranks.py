@@ -87,8 +87,7 @@ class RanksOfTests:
 
     def are_well(self) -> bool:
         """Whether all of them live, and none is about to be ended."""
-        pids = self.group.pids().values()
-        dead = any(is_dying(pid) for pid in pids)
+        dead = any(is_dying(pid) for pid in self.group.pids().values())
         return not dead and self.group.state.name == "RUNNING" and not self.are_over()
 
     def are_over(self, patience: float = 0.0) -> bool:

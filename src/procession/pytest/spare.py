@@ -38,7 +38,7 @@ from procession.pytest import inrank, renew
 from procession.pytest.processes import forked
 from procession.pytest.talk import HUNG_UP
 from procession.system.child import Child
-from procession.system.prctl import die_with_parent
+from procession.system.prctl import die_with_parent, gather_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def _wait(line: Connection, session: Any) -> None:
     program = inrank.Program(session)
     gc.collect()
     gc.freeze()  # a collection in a rank must not touch, and so copy, what all share
+    gather_memory()  # each rank is a fork of a fork of this process
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.register_at_fork(after_in_child=line.close)

@@ -217,8 +217,7 @@ def _memory_policy() -> str:
 def _prctl(option: int, value: int = 0) -> int:
     import ctypes
 
-    words = [ctypes.c_ulong(word) for word in (value, 0, 0, 0)]
-    return int(_libc().prctl(option, *words))
+    return int(_libc().prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))))
 
 
 # -- setting

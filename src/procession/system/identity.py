@@ -20,7 +20,9 @@ _own: dict[int, str] = {}  # by pid: a fork is another process
 def own_mark() -> str:
     """Give the mark of this process; "" if no descriptor was ever left to look."""
     pid = os.getpid()
-    _own[pid] = _own.get(pid) or mark_of(pid)
+    if not _own.get(pid):
+        found, where = start_of(pid), namespace()
+        _own[pid] = f"{pid}-{found}-{where}" if found and where else ""
     return _own[pid]
 
 
@@ -34,12 +36,6 @@ def proc_is_ours() -> bool:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:
         return False
-
-
-def mark_of(pid: int) -> str:
-    """Give the mark of a process; "" if it is gone, a zombie, or hidden."""
-    found, where = start_of(pid), namespace(pid)
-    return f"{pid}-{found}-{where}" if found and where else ""
 
 
 def peer_of(sock: socket) -> tuple[int, int]:

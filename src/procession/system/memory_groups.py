@@ -90,8 +90,7 @@ def _share(own: str) -> tuple[str, bool] | None:
     if CONTROLLER in _words(f"{own}/cgroup.subtree_control"):
         return own, False
     pids = map(int, _words(f"{own}/cgroup.procs"))
-    there = CONTROLLER in _words(f"{own}/cgroup.controllers")
-    if not there or not all(map(_is_ours, pids)):
+    if CONTROLLER not in _words(f"{own}/cgroup.controllers") or not all(map(_is_ours, pids)):
         return None
     child = os.path.join(own, f"procession_{os.getpid()}_launcher")
     try:

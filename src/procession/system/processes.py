@@ -248,10 +248,6 @@ class ProcState(Value):
         """Whether it has a handler for a signal."""
         return bool(self.caught >> (number - 1) & 1)
 
-    def blocks(self, number: int) -> bool:
-        """Whether its main thread has a signal blocked."""
-        return bool(self.blocked >> (number - 1) & 1)
-
 
 def state_of(pid: int) -> ProcState | None:
     """Look at a process, None if there is none."""
@@ -268,8 +264,7 @@ def state_of(pid: int) -> ProcState | None:
 
 def wait_channel(pid: int) -> str:
     """Give the kernel's function that its main thread sleeps in, "" if it does not, or unknown."""
-    said = read(f"/proc/{pid}/wchan") or ""
-    return "" if said == "0" else said
+    return (read(f"/proc/{pid}/wchan") or "").removeprefix("0")
 
 
 def waits_for_signal(channel: str) -> bool:
@@ -311,14 +306,11 @@ class BlockedSignals:
         try:
             plain.pthread_sigmask(plain.SIG_BLOCK, self._signals)
         except BaseException:
-            self._restore()
+            self.__exit__()
             raise
         return self._before
 
     def __exit__(self, *_: object) -> None:
-        self._restore()
-
-    def _restore(self) -> None:
         plain.pthread_sigmask(plain.SIG_SETMASK, self._before)
 
 
@@ -327,16 +319,13 @@ def signal_groups(pids: list[int], number: int) -> None:
 
     All are told before the first goes on. Those that are gone are left out.
     """
-    for pid in pids:
-        try:
-            signal_group(pid, number)
-        except OSError:
-            pass
-    for pid in pids if number != plain.SIGKILL else ():
-        try:
-            os.killpg(pid, plain.SIGCONT)  # a stopped process could not obey
-        except OSError:
-            pass
+    # A stopped process could not obey.
+    for each in (number,) if number == plain.SIGKILL else (number, plain.SIGCONT):
+        for pid in pids:
+            try:
+                signal_group(pid, each)
+            except OSError:
+                pass
 
 
 def signal_group(pid: int, number: int) -> None:
