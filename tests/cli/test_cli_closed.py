@@ -7,7 +7,7 @@ import sys
 import pytest
 from commandline import PROCESSION, only
 
-from support import write
+from support import run_program, write
 
 CLOSED = ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"]
 AS_MODULE = (sys.executable, "-m", "procession")
@@ -15,13 +15,7 @@ AS_MODULE = (sys.executable, "-m", "procession")
 
 def closed(how, *words, program=PROCESSION):
     """Run the command with these streams closed; what is left of its output is captured."""
-    return subprocess.run(
-        ["sh", "-c", f'exec "$@" {how}', "sh", *program, *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    return run_program("sh", "-c", f'exec "$@" {how}', "sh", *program, *words, timeout=30)
 
 
 @pytest.mark.parametrize("how", CLOSED)

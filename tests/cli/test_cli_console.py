@@ -54,8 +54,7 @@ def test_two_streams_in_one_pipe_share_no_line(tmp_path):
                 os.write(2, piece)
         """,
     )
-    line = 'exec "$@" 2>&1'
-    done = run_program("sh", "-c", line, "sh", *PROCESSION, "run", "-n", "2", script)
+    done = run_program("sh", "-c", 'exec "$@" 2>&1', "sh", *PROCESSION, "run", "-n", "2", script)
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert len(lines) == 12_000

@@ -21,8 +21,7 @@ exec "$@"
 def on_small_disk(size, disk, *words, **options):
     """Run words where `disk` is the mount point of a disk of this size."""
     disk.mkdir()
-    there = "sh", size, disk
-    done = run_program(*ALONE, "sh", "-c", ON_SMALL_DISK, *there, *words, **options)
+    done = run_program(*ALONE, "sh", "-c", ON_SMALL_DISK, "sh", size, disk, *words, **options)
     if done.returncode in (77, 126, 127) or done.stderr.startswith("unshare:"):
         pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
     return done

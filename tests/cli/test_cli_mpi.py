@@ -33,8 +33,9 @@ needs_hydra = pytest.mark.skipif(
 
 
 def mpirun(*words, where=(), timeout=300):
-    mpirun = ("mpirun.mpich", "-n", 2, *where)
-    return run_program(*mpirun, *PROCESSION, "run", *words, timeout=timeout, env=ENV)
+    return run_program(
+        "mpirun.mpich", "-n", 2, *where, *PROCESSION, "run", *words, timeout=timeout, env=ENV
+    )
 
 
 @needs_hydra

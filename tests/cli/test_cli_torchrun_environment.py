@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from seams.system import free_port
-from support import PROCESSION, PYTHON, write
+from support import PROCESSION, PYTHON, run_program, write
 
 TORCHRUN = (sys.executable, Path(__file__).with_name("torchrunlines.py"))
 OURS = Path(sys.executable).with_name("procession-torchrun")
@@ -105,9 +104,7 @@ def test_ranks_find_what_they_find_under_torchrun(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     lines = job_lines(free_port(), free_port(), free_port())
     jobs = [job(tmp_path, "theirs", i, words, env) for i, (words, env, _) in enumerate(lines)]
-    done = subprocess.run(
-        TORCHRUN, input=json.dumps(jobs), capture_output=True, text=True, timeout=200, check=True
-    )
+    done = run_program(*TORCHRUN, input=json.dumps(jobs), timeout=200)
     codes = json.loads(done.stdout.splitlines()[-1])
     differences = []
     for number, (words, env, explained) in enumerate(lines):
@@ -117,10 +114,7 @@ def test_ranks_find_what_they_find_under_torchrun(tmp_path, monkeypatch):
         alone = [*PROCESSION, "run", "--engine", "none"]  # the other machine does not come
         several = "--nnodes 2" in " ".join(words).replace("=", " ")
         for program in [alone] if several else ([*PROCESSION, "run"], [OURS]):
-            got = subprocess.run(
-                [*program, *ours["words"]], cwd=ours["cwd"], env={**os.environ, **env},
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=40, check=False,
-            )  # fmt: skip
+            got = run_program(*program, *ours["words"], cwd=ours["cwd"], env={**os.environ, **env})
             assert got.returncode == 0, (words, got.stderr)
             theirs_seen = seen_in(tmp_path / f"theirs{number}" / "seen")
             ours_seen = seen_in(Path(ours["cwd"]) / "seen")

@@ -1,20 +1,18 @@
 """How Slurm's engine hears of tasks; without Slurm."""
 
-import subprocess
 import threading
 
 import pytest
 
 from seams.jobs import SlotGone
 from seams.slurm import BECOME, Allocation, Slurm, Step
-from support import until
+from support import run_program, until
 
 
 def test_a_program_that_a_node_does_not_have_is_named():
     def become(*argv):
         env = {"SLURMD_NODENAME": "n1", "PATH": "/usr/bin"}
-        line = ["sh", "-c", BECOME, "procession-agent", *argv]
-        return subprocess.run(line, capture_output=True, text=True, env=env, check=False)
+        return run_program("sh", "-c", BECOME, "procession-agent", *argv, env=env)
 
     done = become("/nowhere/python", "agent")
     assert done.stdout.splitlines()[1] == "procession-agent-missing /nowhere/python"

@@ -5,7 +5,7 @@ from seams import lazily
 __getattr__ = lazily(
     {
         "procession.system": (
-            "accelerators directories eventloop inotify memory_groups numa processes tree"
+            "accelerators directories eventloop inotify memory_groups numa prctl processes tree"
         ),
         "procession.system.accelerators": "Accelerators",
         "procession.system.cgroups": "Cgroups OomWatch cgroups",

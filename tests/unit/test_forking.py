@@ -2,9 +2,39 @@
 
 import os
 import signal
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
+
+import pytest
 
 from seams.agent import Forking
+from seams.system import prctl
+
+MAPS = """\
+200000-400000 rw-p 00000000 00:00 0
+5ff000-a01000 rw-p 00000000 00:00 0    [heap]
+c00001-dff000 rw-p 00000000 00:00 0
+c00000-e00000 r--p 00000000 00:00 0
+c00000-e00000 rw-p 00000000 08:01 77   /usr/lib/a.so
+c00000-e00000 rw-s 00000000 00:00 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("always [madvise] never", [(0x200000, 0x200000), (0x600000, 0x401000)]),
+        ("always madvise [never]", []),
+        (None, []),
+    ],
+)
+def test_private_memory_is_put_together_where_the_administrator_allows_it(setting, expected):
+    files = {"/sys/kernel/mm/transparent_hugepage/enabled": setting, "/proc/self/maps": MAPS}
+    with patch.object(prctl, "read", files.get), patch.object(prctl.ctypes, "CDLL") as libc:
+        prctl.gather_memory()
+    assert [
+        (call.args[0].value, call.args[1].value)
+        for call in libc.return_value.madvise.call_args_list
+    ] == expected
 
 
 def job(rank, place):

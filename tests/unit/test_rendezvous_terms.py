@@ -23,6 +23,7 @@ from seams.rendezvous import (
     why_none,
 )
 from seams.values import SpecError, make_spec
+from support import write
 
 TERMS = Terms("node0", 29400, "J", 2, 2)
 
@@ -105,11 +106,13 @@ def test_a_secret_counts_more_than_munge(monkeypatch):
         find_trust(TERMS.__replace__(munge=True))
 
 
-def test_munge_that_does_not_work_is_told_of_at_once(tmp_path, monkeypatch):
+def make_munge_without_daemon(place):
     for name in ("munge", "unmunge"):
-        command = tmp_path / name
-        command.write_text("#!/bin/sh\necho no daemon here >&2; exit 6\n")
-        command.chmod(0o755)
+        write(place / name, "#!/bin/sh\necho no daemon here >&2; exit 6\n").chmod(0o755)
+
+
+def test_munge_that_does_not_work_is_told_of_at_once(tmp_path, monkeypatch):
+    make_munge_without_daemon(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EngineError, match="no daemon here"):
         find_trust(TERMS.__replace__(munge=True))
@@ -120,10 +123,7 @@ def test_munge_that_fails_on_one_machine_is_told_of(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_trust(TERMS).note.startswith("MUNGE does not work here (munge is not on the PATH")
-    for name in ("munge", "unmunge"):
-        command = tmp_path / name
-        command.write_text("#!/bin/sh\necho no daemon here >&2; exit 6\n")
-        command.chmod(0o755)
+    make_munge_without_daemon(tmp_path)
     note = find_trust(TERMS).note
     assert note.startswith("MUNGE does not work here (munge ended with an error: no daemon here)")
     assert "no secret is set: " in note
