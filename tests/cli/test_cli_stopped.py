@@ -8,7 +8,8 @@ import pytest
 from commandline import Watched, command, only, run
 from emulated import Screen
 
-from support import write
+from chaos.processes import children, command_line, state
+from support import until, write
 
 HANGS = """
     import os, signal, time
@@ -80,8 +81,16 @@ def test_procession_stop_says_where_ranks_were(hang):
 
 
 def test_ranks_that_are_no_python(tmp_path):
-    with Watched("run", "-n", 2, "sh", "-c", "echo ready; exec sleep 1000") as watched:
-        watched.shows(b"[0] ready", b"[1] ready")
+    with Watched("run", "-n", 2, "sleep", "1000") as watched:
+        until(
+            lambda: [
+                (command_line(pid), state(pid))
+                for agent in children(watched.pid)
+                for pid in children(agent)
+            ]
+            == [("sleep 1000", "S")] * 2,
+            "two ranks that sleep",
+        )
         watched.signal(signal.SIGTERM)
         assert watched.end() == 143
     assert "  2 ranks [0-1] sleep (" in watched.err.decode().splitlines()[-1]

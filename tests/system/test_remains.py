@@ -61,10 +61,9 @@ def test_group_is_over_when_memory_and_files_are_given_up(tmp_path, method):
 
 @pytest.mark.skipif(not ROOT or not os.access(LAST_PID, os.W_OK), reason="nobody may choose a pid")
 def test_who_has_the_number_of_a_rank_that_had_ended_lives_on():
-    program = shell("test $RANK = 0 || exec sleep 1000")
-    group = procession.start(program, nproc=2, stop=OBEDIENT)
+    group = procession.start(shell("test $RANK = 0 || exec sleep 1000"), nproc=2, stop=OBEDIENT)
     first, second = group.pids().values()
-    until(lambda: not os.path.exists(f"/proc/{first}"), "the end of rank 0")
+    until(lambda: group.exit_of(0), "the end of rank 0")
     others = []
     while not others or others[-1].pid != first:
         Path(LAST_PID).write_text(str(first - 1))
