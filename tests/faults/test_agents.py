@@ -425,8 +425,10 @@ def test_launcher_killed_when_its_agent_is_idle_already(tmp_path):
 def test_a_launch_whose_ranks_have_variables_of_the_interpreter_has_one_agent(tmp_path, words):
     """Its agent starts first of all: not one that nobody can use."""
     program = """
-        import os, procession, sys
+        import os, procession, signal, sys
         from chaos.processes import children, parent
+
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
         def look():
             return children(parent(os.getppid())) == [os.getppid()]

@@ -45,8 +45,11 @@ class BootedAgent:
     def end(self) -> None:
         """End it: it has done nothing."""
         self.sock.close()
-        os.kill(self.pid, 9)
-        os.waitpid(self.pid, 0)
+        try:
+            os.kill(self.pid, 9)
+            os.waitpid(self.pid, 0)
+        except OSError:
+            pass  # this program reaps all children, or ignores SIGCHLD
 
 
 early: list[BootedAgent] = []  # to be taken, each once
@@ -131,14 +134,12 @@ def own_python(function: str, *words: str, flags: Sequence[str] = ()) -> list[st
 def own_python_here(command: Sequence[str]) -> list[str]:
     """Give the same command for this machine, of one that `own_python` gave on another machine."""
     _, first, *words = command
-    own = first.endswith("/procession/agent/entry.py")
-    return [sys.executable, ENTRY if own else first, *words]
+    return [sys.executable, ENTRY if first.endswith("procession/agent/entry.py") else first, *words]
 
 
 def fresh_interpreter() -> list[str]:
     """Give the command that runs one job in a new interpreter, without the job's descriptor."""
-    run_fresh = "procession.worker.bootstrap:run_fresh"
-    return own_python(run_fresh, flags=[*interpreter_flags(), "-u"])
+    return own_python("procession.worker.bootstrap:run_fresh", flags=[*interpreter_flags(), "-u"])
 
 
 def start(env: Mapping[str, str], *, room: bool = False, passed: Sequence[int] = ()) -> BootedAgent:

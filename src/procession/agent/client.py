@@ -241,8 +241,7 @@ class Agent:
 
 def others_than(agent: Agent) -> list[int]:
     """Give the pids of this process's other agents. To be used while `starting` is held."""
-    early = [each.pid for each in boot.early]
-    return [pid for pid in (*_known, *early) if pid != agent.pid]
+    return [pid for pid in (*(e.pid for e in boot.early), *_known) if pid != agent.pid]
 
 
 def starting() -> threading.Lock:
