@@ -5,6 +5,7 @@ deaths, limits, and the messages in both directions. Its modules get the fake ke
 `os`, `time`, `select` and `signal`. Only how a rank writes its stacks is replaced.
 """
 
+import os
 import signal
 from types import SimpleNamespace
 
@@ -131,11 +132,12 @@ class World:
         programs = SimpleNamespace(start=lambda *_: None, done=lambda: None)
         seen = SimpleNamespace(letter="S", catches=lambda _: True, blocks=lambda _: False)
         return {
+            os: dict.fromkeys(("kill", "killpg")),  # no real process has these numbers
             server: {**both, "signal": self._signals(numbers),
                      "Owner": lambda _: launcher, "become_subreaper": int,
                      "hear_of_parents_end": int, "wake_no_more": int},
             eventloop: {**both, "select": kernel.select(), "_delay": int},
-            run: {"time": clock, "state_of": lambda _: seen, "pidfd_of": system.pidfd_open},
+            run: {**both, "state_of": lambda _: seen, "pidfd_of": system.pidfd_open},
             children: both,
             tree: {"os": system, "children": lambda: [p.pid for p in kernel.below(AGENT)]},
             processes: {"os": system},
