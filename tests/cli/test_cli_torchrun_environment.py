@@ -105,6 +105,7 @@ def test_ranks_find_what_they_find_under_torchrun(tmp_path, monkeypatch):
     lines = job_lines(free_port(), free_port(), free_port())
     jobs = [job(tmp_path, "theirs", i, words, env) for i, (words, env, _) in enumerate(lines)]
     done = run_program(*TORCHRUN, input=json.dumps(jobs), timeout=200)
+    assert done.returncode == 0, done.stderr
     codes = json.loads(done.stdout.splitlines()[-1])
     differences = []
     for number, (words, env, explained) in enumerate(lines):

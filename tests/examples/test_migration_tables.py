@@ -82,7 +82,7 @@ def test_mpirun():
     there = named("integrations/launchers.md", "mpirun and mpiexec")
     missing = []
     for category in ("general", "mapping", "ranking", "binding", "launch", "output", "input"):
-        done = run_program("mpirun", "--allow-run-as-root", "--help", category)
+        done = run_program("mpirun", "--allow-run-as-root", "--help", category, timeout=30)
         options = re.findall(r"^ *(-\S+)", done.stdout, re.MULTILINE)
         missing += [
             words

@@ -438,8 +438,11 @@ def test_a_launch_whose_ranks_have_variables_of_the_interpreter_has_one_agent(tm
         else:
             print(look())
     """
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = run_python(*words, write(tmp_path / "main.py", program), env=env)
+    done = run_python(
+        *words,
+        write(tmp_path / "main.py", program),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     assert done.stdout == "True\n", done.stderr
 
 

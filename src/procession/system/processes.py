@@ -292,7 +292,7 @@ def describe(pid: int) -> str:
 
 
 class BlockedSignals:
-    """`with Held(signals) as before`: these signals wait for the end of the block, in this thread.
+    """A block in which these signals wait, in this thread: `with BlockedSignals(...) as before`.
 
     Gives the mask from before. Python looks for signals in `pthread_sigmask` itself, after the
     change: a KeyboardInterrupt from there must not leave them blocked for ever.
