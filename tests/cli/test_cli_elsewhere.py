@@ -17,8 +17,7 @@ def ask(tmp_path):
         write(tmp_path / "bin" / "scontrol", f"#!/bin/sh\necho '{facts}'\n").chmod(0o755)
         write(tmp_path / "bin" / "srun", '#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n').chmod(0o755)
         path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        env = {**os.environ, **(env or {}), "PATH": path}
-        return run_procession(*words, env=env, timeout=60)
+        return run_procession(*words, env={**os.environ, **(env or {}), "PATH": path}, timeout=60)
 
     return ask
 

@@ -438,11 +438,8 @@ def test_a_launch_whose_ranks_have_variables_of_the_interpreter_has_one_agent(tm
         else:
             print(look())
     """
-    done = run_python(
-        *words,
-        write(tmp_path / "main.py", program),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = run_python(*words, write(tmp_path / "main.py", program), env=env)
     assert done.stdout == "True\n", done.stderr
 
 
